@@ -25,8 +25,14 @@ import (
 
 // Times and bounds.
 const (
-	// pulse is how often a reader who follows hears that the node is still there, and the node that the reader is.
+	// pulse is how often a reader hears that the node is still there, and the node that the reader is: who looks for
+	// something rare, or follows, hears nothing else for long.
 	pulse = 15 * time.Second
+	// firstPulse is when for the first time, unless somebody follows. Readers wait 10 seconds for an answer to begin, and
+	// a journal that cannot be read is better told before it has.
+	firstPulse = 5 * time.Second
+	// anew is how often it is looked for instances of a template.
+	anew = 5 * time.Second
 	// patience is how long one write may take.
 	patience = 30 * time.Second
 	// maxStderr is in bytes.
@@ -118,6 +124,50 @@ func (j *Reader) Answer(w http.ResponseWriter, r *http.Request, audit bool) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	to := &writer{w: w, control: http.NewResponseController(w)}
+	var beating sync.WaitGroup
+	beat, still := context.WithCancel(ctx)
+	defer still()
+	begin := sync.OnceFunc(func() {
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		// The server takes a deadline that passes for a reader that went away.
+		if err := to.control.SetReadDeadline(time.Time{}); err != nil {
+			j.Say("read the journal: " + err.Error())
+		}
+		beating.Go(func() { to.beat(beat, q.Follow, cancel) })
+	})
+	end := j.run(ctx, q, audit, match, to, begin)
+	for end.none && q.Follow && pause(ctx) { // An instance may start meanwhile.
+		end = j.run(ctx, q, audit, match, to, begin)
+	}
+	still()
+	beating.Wait()
+	switch {
+	case end.cut && !q.Follow:
+		panic(http.ErrAbortHandler) // What the reader has would look whole.
+	case end.cut || end.none || end.failed == nil:
+	case to.wrote():
+		j.Say(end.failed.Error())
+		_ = to.write(unread(end.failed), true)
+	default:
+		j.fail(w, end.failed.Error())
+	}
+}
+
+// outcome is how journalctl ended.
+type outcome struct {
+	// failed is why there is not all that was asked for; nil where there is.
+	failed error
+	// none says that a template has no instance that has written anything.
+	none bool
+	// cut says that the answer ended before journalctl did: its reader went away, or may not read any more.
+	cut bool
+}
+
+// run runs journalctl, and calls begin when it has started.
+func (j *Reader) run(ctx context.Context, q nodeapi.Logs, audit bool, match *regexp.Regexp, to *writer, begin func()) outcome {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, j.Program, arguments(q, audit)...)
 	cmd.WaitDelay = time.Second
 	var said bounded
@@ -127,50 +177,43 @@ func (j *Reader) Answer(w http.ResponseWriter, r *http.Request, audit bool) {
 		err = cmd.Start()
 	}
 	if err != nil {
-		j.fail(w, "start journalctl: "+err.Error())
-		return
+		return outcome{failed: fmt.Errorf("start journalctl: %w", err)}
 	}
-	to := &writer{w: w, control: http.NewResponseController(w)}
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	var beating sync.WaitGroup
-	beat, still := context.WithCancel(ctx)
-	defer still()
-	if q.Follow || backwards(q) { // Who looks for a rare word hears nothing for long.
-		// The server takes a deadline that passes for a reader that went away.
-		if err := to.control.SetReadDeadline(time.Time{}); err != nil {
-			j.Say("follow the journal: " + err.Error())
-		}
-		beating.Go(func() { to.beat(beat, q.Follow, cancel) })
-	}
+	begin()
 	enough := false
 	if backwards(q) {
 		enough, err = copyNewest(to, out, match, q.Lines)
 	} else {
 		err = copyEntries(to, out, match)
 	}
-	cancelled := ctx.Err() != nil || enough
-	still()
-	beating.Wait()
-	if err != nil || enough {
+	cut := (err != nil || ctx.Err() != nil) && !enough
+	if cut || enough {
 		cancel() // Nobody reads the rest. One whose all was read ends by itself, a moment after it has closed its output.
 	}
-	if failed := cmd.Wait(); failed != nil && err == nil && !cancelled {
-		text := strings.TrimSpace(said.String())
-		if !to.wrote() && hasTemplate(q) && strings.HasSuffix(text, noInstance) {
-			return
-		}
-		if to.wrote() {
-			j.Say(fmt.Sprintf("journalctl: %v: %s", failed, text))
-			_ = to.write(unread(failed, text), true)
-			return
-		}
-		j.fail(w, fmt.Sprintf("journalctl: %v: %s", failed, text))
+	failed := cmd.Wait()
+	if failed == nil || cut || enough {
+		return outcome{cut: cut}
+	}
+	text := strings.TrimSpace(said.String())
+	if hasTemplate(q) && strings.HasSuffix(text, noInstance) {
+		return outcome{none: true}
+	}
+	return outcome{failed: fmt.Errorf("journalctl: %w: %s", failed, text)}
+}
+
+// pause waits for a moment, and tells whether there is still a reader.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(anew):
+		return true
 	}
 }
 
 // unread is an entry that says that there would be more.
-func unread(failed error, text string) []byte {
-	message, err := json.Marshal(fmt.Sprintf("(the journal was not read to its end: %v: %s)", failed, text))
+func unread(failed error) []byte {
+	message, err := json.Marshal(fmt.Sprintf("(the journal was not read to its end: %v)", failed))
 	if err != nil {
 		return nil
 	}
@@ -320,19 +363,20 @@ func (w *writer) wrote() bool {
 // beat writes an empty line now and then, the first one at once where now is true, and ends everything when nobody takes
 // it.
 func (w *writer) beat(ctx context.Context, now bool, stop func()) {
-	tick := time.NewTicker(pulse)
-	defer tick.Stop()
-	for ; ; now = true {
-		if now {
-			if err := w.write([]byte("\n"), true); err != nil {
-				stop()
-				return
-			}
-		}
+	wait := firstPulse
+	if now {
+		wait = 0
+	}
+	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(wait):
+			wait = pulse
+		}
+		if err := w.write([]byte("\n"), true); err != nil {
+			stop()
+			return
 		}
 	}
 }

@@ -106,7 +106,7 @@ func TestWhatMatchesAndHasNoRoomIsSaid(t *testing.T) {
 func TestAJournalThatEndsInTheMiddleSaysSo(t *testing.T) {
 	code, text := get(t, serve(t, `echo '{"MESSAGE":"a"}'; sleep 0.1; echo 'bad "page"' >&2; exit 1`), "")
 	require.Equal(t, http.StatusOK, code)
-	require.Contains(t, text, `"(the journal was not read to its end: exit status 1: bad \"page\")"`)
+	require.Contains(t, text, `"(the journal was not read to its end: journalctl: exit status 1: bad \"page\")"`)
 	code, text = get(t, serve(t, "echo 'Data from the specified boot (-1) is not available' >&2; exit 1"), "boot=-1&grep=x")
 	require.Equal(t, http.StatusInternalServerError, code)
 	require.Contains(t, text, "specified boot (-1) is not available")
@@ -131,6 +131,10 @@ func TestAJournalThatCannotBeReadIsNoEmptyOne(t *testing.T) {
 	code, text = get(t, serve(t, "exec >&-; sleep 0.2; echo damaged >&2; exit 1"), "unit=kafka")
 	require.Equal(t, http.StatusInternalServerError, code)
 	require.Contains(t, text, "exit status 1: damaged")
+
+	code, text = get(t, serve(t, "[ -e $0.once ] && exec echo '{\"MESSAGE\":\"its first\"}'; touch $0.once; "+none), "unit=ceph-osd@.service&follow=true")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, `{"MESSAGE":"its first"}`, strings.TrimSpace(text), "who follows sees an instance that comes later")
 
 	s := httptest.NewServer(answer(&Reader{Program: "/nonexistent/journalctl", Say: func(string) {}}, false))
 	defer s.Close()
@@ -181,4 +185,44 @@ func TestAFollowerGetsEachEntryAtOnceAndLeavesNoProcess(t *testing.T) {
 	n, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return syscall.Kill(n, 0) != nil }, 10*time.Second, 10*time.Millisecond, "journalctl ends with its reader")
+}
+
+func TestAnAnswerThatEndsBeforeTheJournalDoesIsNotWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journalctl")
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho '{\"MESSAGE\":\"a\"}'; exec sleep 600"), 0o755))
+	j := &Reader{Program: path, Say: func(s string) { t.Log(s) }}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 500*time.Millisecond) // Such as at the end of the certificate.
+		defer cancel()
+		j.Answer(w, r.WithContext(ctx), false)
+	}))
+	defer s.Close()
+	for _, query := range []string{"unit=kafka", "grep=a"} {
+		res, err := http.Get(s.URL + "/?" + query)
+		if err == nil {
+			_, err = io.ReadAll(res.Body)
+			res.Body.Close()
+		}
+		require.ErrorContains(t, err, "EOF", query)
+	}
+	code, text := get(t, s, "follow=true")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, `{"MESSAGE":"a"}`, strings.TrimSpace(text), "who follows is always ended so")
+}
+
+func TestWhoWaitsForLongHearsThatTheNodeIsThere(t *testing.T) {
+	s := serve(t, `sleep 7; echo '{"MESSAGE":"rare"}'`)
+	for _, query := range []string{"unit=kafka", "grep=rare"} {
+		t.Run(query, func(t *testing.T) {
+			t.Parallel()
+			begun := time.Now()
+			res, err := http.Get(s.URL + "/?" + query)
+			require.NoError(t, err)
+			defer res.Body.Close()
+			require.Less(t, time.Since(begun), 7*time.Second, "before there is an entry, and within the 10 seconds that readers wait")
+			data, err := io.ReadAll(res.Body)
+			require.NoError(t, err)
+			require.Equal(t, "\n"+`{"MESSAGE":"rare"}`+"\n", string(data))
+		})
+	}
 }

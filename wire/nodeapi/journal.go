@@ -204,6 +204,8 @@ type Entry struct {
 	// Priority is 0 (emergency) to 7 (debug).
 	Priority int
 	Message  string
+	// Cursor names the entry in the journals of its node; empty where journalctl does not say.
+	Cursor string
 }
 
 // ParseEntry reads one line of the answer, which is an object as journalctl(1) makes it with --output=json: a field is
@@ -218,6 +220,7 @@ func ParseEntry(line []byte) (Entry, error) {
 		return Entry{}, fmt.Errorf("an entry of the journal is malformed: %w", err)
 	}
 	e := Entry{Priority: 6, Identifier: field(fields["SYSLOG_IDENTIFIER"]), PID: field(fields["_PID"]), Message: field(fields["MESSAGE"])}
+	e.Cursor = field(fields["__CURSOR"])
 	if at, err := strconv.ParseInt(field(fields["__REALTIME_TIMESTAMP"]), 10, 64); err == nil {
 		e.Time = time.UnixMicro(at)
 	}
@@ -229,23 +232,31 @@ func ParseEntry(line []byte) (Entry, error) {
 
 // field is a field's first value.
 func field(raw json.RawMessage) string {
-	var text string
+	text, several := value(raw)
+	if len(several) > 0 {
+		text, _ = value(several[0]) // No array of journalctl is deeper.
+	}
+	return text
+}
+
+// value is a string, or an array of bytes, as text; of an array of something else it is that.
+func value(raw json.RawMessage) (text string, several []json.RawMessage) {
 	if json.Unmarshal(raw, &text) == nil {
-		return text
+		return text, nil
 	}
 	var parts []json.RawMessage
-	if json.Unmarshal(raw, &parts) != nil || len(parts) == 0 {
-		return ""
+	if json.Unmarshal(raw, &parts) != nil {
+		return "", nil
 	}
 	var data []byte
 	for _, p := range parts {
 		n, err := strconv.ParseUint(string(bytes.TrimSpace(p)), 10, 8)
 		if err != nil {
-			return field(parts[0])
+			return "", parts
 		}
 		data = append(data, byte(n))
 	}
-	return string(data)
+	return string(data), nil
 }
 
 // String is the entry as a line for people, with the time in UTC. What a terminal would obey is shown and not sent to

@@ -89,19 +89,21 @@ func TestAnEntryOfTheJournal(t *testing.T) {
 	}{
 		"as usual": {
 			`{"__REALTIME_TIMESTAMP":"1795312345678901","PRIORITY":"3","SYSLOG_IDENTIFIER":"kafka","_PID":"12","MESSAGE":"hello"}`,
-			Entry{at, "kafka", "12", 3, "hello"}, "2026-11-22 01:52:25.678 kafka[12]: hello",
+			Entry{at, "kafka", "12", 3, "hello", ""}, "2026-11-22 01:52:25.678 kafka[12]: hello",
 		},
-		"several lines": {`{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":"java","MESSAGE":"a\nb"}`, Entry{at, "java", "", 6, "a\nb"}, "2026-11-22 01:52:25.678 java: a\n    b"},
+		"several lines": {`{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":"java","MESSAGE":"a\nb"}`, Entry{at, "java", "", 6, "a\nb", ""}, "2026-11-22 01:52:25.678 java: a\n    b"},
 		"no text, which is bytes": {
 			`{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":"x","MESSAGE":[27, 91, 255]}`,
-			Entry{at, "x", "", 6, "\x1b[\xff"}, `2026-11-22 01:52:25.678 x: \x1b[\xff`,
+			Entry{at, "x", "", 6, "\x1b[\xff", ""}, `2026-11-22 01:52:25.678 x: \x1b[\xff`,
 		},
-		"fields of one name":           {`{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":["a","b"],"MESSAGE":["one","two"]}`, Entry{at, "a", "", 6, "one"}, "2026-11-22 01:52:25.678 a: one"},
-		"several, the first of bytes":  {`{"__REALTIME_TIMESTAMP":"1795312345678901","MESSAGE":[[104,105],"two"]}`, Entry{at, "", "", 6, "hi"}, "2026-11-22 01:52:25.678 : hi"},
-		"too long, which is null":      {`{"__REALTIME_TIMESTAMP":"1795312345678901","MESSAGE":null}`, Entry{at, "", "", 6, ""}, "2026-11-22 01:52:25.678 : "},
-		"a priority that is none":      {`{"__REALTIME_TIMESTAMP":"1795312345678901","PRIORITY":"9","MESSAGE":"x"}`, Entry{at, "", "", 6, "x"}, "2026-11-22 01:52:25.678 : x"},
-		"what a terminal would obey":   {`{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":"\u001b]0;x\u0007","MESSAGE":"\u001b[2J\u009b1m\r\u202e"}`, Entry{at, "\x1b]0;x\a", "", 6, "\x1b[2J\u009b1m\r\u202e"}, `2026-11-22 01:52:25.678 \x1b]0;x\x07: \x1b[2J\u009b1m\x0d\u202e`},
-		"letters of all the languages": {`{"__REALTIME_TIMESTAMP":"1795312345678901","MESSAGE":"Grüße\t漢"}`, Entry{at, "", "", 6, "Grüße\t漢"}, "2026-11-22 01:52:25.678 : Grüße\t漢"},
+		"fields of one name":           {`{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":["a","b"],"MESSAGE":["one","two"]}`, Entry{at, "a", "", 6, "one", ""}, "2026-11-22 01:52:25.678 a: one"},
+		"several, the first of bytes":  {`{"__REALTIME_TIMESTAMP":"1795312345678901","MESSAGE":[[104,105],"two"]}`, Entry{at, "", "", 6, "hi", ""}, "2026-11-22 01:52:25.678 : hi"},
+		"too long, which is null":      {`{"__REALTIME_TIMESTAMP":"1795312345678901","MESSAGE":null}`, Entry{at, "", "", 6, "", ""}, "2026-11-22 01:52:25.678 : "},
+		"a priority that is none":      {`{"__REALTIME_TIMESTAMP":"1795312345678901","PRIORITY":"9","MESSAGE":"x"}`, Entry{at, "", "", 6, "x", ""}, "2026-11-22 01:52:25.678 : x"},
+		"what a terminal would obey":   {`{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":"\u001b]0;x\u0007","MESSAGE":"\u001b[2J\u009b1m\r\u202e"}`, Entry{at, "\x1b]0;x\a", "", 6, "\x1b[2J\u009b1m\r\u202e", ""}, `2026-11-22 01:52:25.678 \x1b]0;x\x07: \x1b[2J\u009b1m\x0d\u202e`},
+		"a name in the journals":       {`{"__CURSOR":"s=1;i=2","__REALTIME_TIMESTAMP":"1795312345678901"}`, Entry{at, "", "", 6, "", "s=1;i=2"}, "2026-11-22 01:52:25.678 : "},
+		"deeper than journalctl goes":  {`{"__REALTIME_TIMESTAMP":"1795312345678901","MESSAGE":[[["x"]]]}`, Entry{at, "", "", 6, "", ""}, "2026-11-22 01:52:25.678 : "},
+		"letters of all the languages": {`{"__REALTIME_TIMESTAMP":"1795312345678901","MESSAGE":"Grüße\t漢"}`, Entry{at, "", "", 6, "Grüße\t漢", ""}, "2026-11-22 01:52:25.678 : Grüße\t漢"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, err := ParseEntry([]byte(tc.line))
@@ -116,6 +118,15 @@ func TestAnEntryOfTheJournal(t *testing.T) {
 		_, err := ParseEntry([]byte(line))
 		require.ErrorContains(t, err, "an entry of the journal", "%.20q", line)
 	}
+}
+
+func TestADeepEntryCostsNoMoreThanAnother(t *testing.T) {
+	deep := strings.Repeat("[", 9000) + `"` + strings.Repeat("x", MaxEntry-30_000) + `"` + strings.Repeat("]", 9000)
+	begun := time.Now()
+	e, err := ParseEntry([]byte(`{"MESSAGE":` + deep + `}`))
+	require.NoError(t, err)
+	require.Empty(t, e.Message)
+	require.Less(t, time.Since(begun), 10*time.Second, "reading each depth anew would take minutes")
 }
 
 func TestEntriesAreReadUntilTheAnswerEnds(t *testing.T) {

@@ -159,6 +159,9 @@ func (o *options) question(now time.Time) (q nodeapi.Logs, err error) {
 			return q, err
 		}
 	}
+	if !q.Until.IsZero() && !q.Since.Before(q.Until) {
+		return q, fmt.Errorf("--until %s is not behind --since %s", o.until, o.since)
+	}
 	_, err = nodeapi.ParseLogs(q.Values()) // Such as --follow with --until.
 	return q, err
 }

@@ -14,8 +14,21 @@ import (
 	"spore/builder/cmd/exit"
 )
 
-// writer is where lines go: to the terminal, or to a file that must not be there yet. done ends it; what did not become
-// whole stays, and the error says so.
+// counted counts the bytes that are written.
+type counted struct {
+	io.Writer
+	n int64
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// writer is where lines go: to the terminal, or to a file that must not be there yet. done ends it. Of a command that
+// failed, a file without any line is removed, so that it can be called again; what did not become whole stays, and the
+// error says so.
 func (o *options) writer(cmd *cobra.Command) (w *bufio.Writer, done func(error) error, err error) {
 	if o.output == "" {
 		w = bufio.NewWriter(cmd.OutOrStdout())
@@ -34,13 +47,17 @@ func (o *options) writer(cmd *cobra.Command) (w *bufio.Writer, done func(error) 
 			return nil, nil, errors.Join(fmt.Errorf("compress %s: %w", o.output, err), f.Close())
 		}
 	}
-	w = bufio.NewWriter(to)
+	lines := &counted{Writer: to}
+	w = bufio.NewWriter(lines)
 	return w, func(err error) error {
 		ended := w.Flush()
 		if to != f {
 			ended = errors.Join(ended, to.Close())
 		}
 		ended = errors.Join(ended, f.Sync(), f.Close())
+		if err != nil && lines.n == 0 {
+			return errors.Join(err, os.Remove(o.output))
+		}
 		if ended != nil {
 			ended = fmt.Errorf("%s is not whole: %w", o.output, ended)
 		}

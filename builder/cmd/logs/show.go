@@ -2,7 +2,9 @@ package logs
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +26,10 @@ const (
 	settle = time.Second
 	// apart is how far two clocks may be from each other.
 	apart = 2 * time.Second
+	// slow is when a node that has not answered to its end lets the next one be asked: most such nodes are off.
+	slow = time.Second
+	// longest is how long a node that does not follow may answer.
+	longest = 15 * time.Minute
 	// again is how long a follower waits before it asks a node again that has gone.
 	again = 5 * time.Second
 )
@@ -63,9 +69,12 @@ type session struct {
 	asks []ask
 }
 
-// stream reads the journal of one node as it comes.
-func (s *session) stream(ctx context.Context, a ask, each func(line) error) error {
-	r := nodeapi.Request{Path: nodeapi.LogsPath, Query: a.Values(), Begun: func(h http.Header) { s.compareClocks(a.node, h, time.Now()) }}
+// stream reads the journal of one node as it comes. begun is called when the answer begins.
+func (s *session) stream(ctx context.Context, a ask, begun func(), each func(line) error) error {
+	r := nodeapi.Request{Path: nodeapi.LogsPath, Query: a.Values(), Begun: func(h http.Header) {
+		s.compareClocks(a.node, h, time.Now())
+		begun()
+	}}
 	return s.Stream(ctx, a.node, r, max(s.Timeout, silence), func(r io.Reader) error {
 		return nodeapi.ReadEntries(r, func(raw []byte, e nodeapi.Entry) error { return each(line{a.node, e, raw}) })
 	})
@@ -78,18 +87,30 @@ func (s *session) all(ctx context.Context) error {
 		return err
 	}
 	defer kept.close()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	failed := make([]error, len(s.asks))
 	room := make(chan struct{}, atOnce)
 	var readers sync.WaitGroup
 	for i, a := range s.asks {
 		readers.Go(func() {
 			room <- struct{}{}
-			defer func() { <-room }()
-			failed[i] = s.stream(ctx, a, kept.files[i].add)
+			leave := sync.OnceFunc(func() { <-room })
+			defer leave()
+			defer time.AfterFunc(slow, leave).Stop()
+			ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("its answer has no end after %s", longest))
+			defer cancel()
+			failed[i] = s.stream(ctx, a, func() {}, func(l line) error {
+				err := kept.files[i].add(l)
+				if errors.Is(err, errSpool) {
+					stop(err) // That is not the node's fault, and the others' lines have no room either.
+				}
+				return err
+			})
 		})
 	}
 	readers.Wait()
-	if err := ctx.Err(); err != nil {
+	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	if err := kept.merge(s.print); err != nil {
@@ -128,9 +149,13 @@ func what(units []string) string {
 // follow prints what the nodes write, in the order of time as far as they say it within a second, until it is
 // interrupted. One node alone that ends its answer ends the command; of several, each is asked again.
 func (s *session) follow(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	end, err := s.certificateEnds()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, end, errEnded)
 	defer cancel()
-	lines := make(chan line, 1024)
+	lines := make(chan line, 64)
 	ended := make(chan error, len(s.asks))
 	var readers sync.WaitGroup
 	for _, a := range s.asks {
@@ -149,11 +174,19 @@ func (s *session) follow(ctx context.Context) error {
 		select {
 		case l := <-lines:
 			order.add(l, time.Now())
-			continue
+			if !order.full() {
+				continue
+			}
+			if err := s.flush(order.due(time.Now())); err != nil {
+				return err
+			}
 		case err := <-ended:
 			if left--; left == 0 {
 				for len(lines) > 0 {
 					order.add(<-lines, time.Now())
+				}
+				if cause := context.Cause(ctx); errors.Is(cause, errEnded) {
+					err = fmt.Errorf("%w at %s; call the command again", errEnded, end.UTC().Format(time.RFC3339))
 				}
 				return errors.Join(s.flush(order.rest()), err)
 			}
@@ -174,13 +207,35 @@ func (s *session) flush(lines []line) error {
 	return s.out.Flush()
 }
 
-// pursue follows one node, and asks it again when it goes: from behind the last line that it has sent.
+// errEnded is the cause of the end of a command that follows for longer than its certificate holds.
+var errEnded = errors.New("the certificate that the nodes are asked with has ended")
+
+// certificateEnds is when the certificate does that the nodes are asked with.
+func (s *session) certificateEnds() (time.Time, error) {
+	id, err := s.Client.Identity()
+	if err != nil {
+		return time.Time{}, err
+	}
+	pair, err := tls.X509KeyPair(id.Certificate, id.Key)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("the certificate that the nodes are asked with: %w", err)
+	}
+	return pair.Leaf.NotAfter, nil
+}
+
+// pursue follows one node, and asks it again when it goes: from behind the last line that it has sent. Why it does not
+// answer is said once.
 func (s *session) pursue(ctx context.Context, a ask, to chan<- line) error {
+	var read place
+	told := ""
 	for {
-		err := s.stream(ctx, a, func(l line) error {
-			l.raw = append([]byte(nil), l.raw...)
-			if !l.entry.Time.IsZero() {
-				a.Since, a.Lines = l.entry.Time.Add(time.Microsecond), nodeapi.MaxLines
+		err := s.stream(ctx, a, func() { told = "" }, func(l line) error {
+			l.raw = bytes.Clone(l.raw)
+			if !read.pass(l, time.Now()) {
+				return nil
+			}
+			if !read.at.IsZero() {
+				a.Since, a.Lines = read.at, nodeapi.MaxLines
 			}
 			select {
 			case to <- l:
@@ -198,7 +253,10 @@ func (s *session) pursue(ctx context.Context, a ask, to chan<- line) error {
 		if len(s.asks) == 1 {
 			return fmt.Errorf("%s: %w", a.node, err)
 		}
-		s.say("%s: %v; it is asked again", a.node, err)
+		if text := err.Error(); text != told {
+			s.say("%s: %s; it is asked again", a.node, text)
+			told = text
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -256,7 +314,7 @@ func (p *printer) print(l line) error {
 	return err
 }
 
-// object is an entry with where it comes from in front. A node that says itself that it is another one is not believed:
+// object is an entry with where it comes from. A node that says itself that it is another one is not believed:
 // of two fields of a name, readers of JSON take the last, so that its own is left out.
 func (p *printer) object(l line) error {
 	data, err := labelled(l.raw, p.cluster, l.node)

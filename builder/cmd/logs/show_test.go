@@ -1,8 +1,10 @@
 package logs
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,7 +19,7 @@ import (
 // said is an entry of a node at so many seconds.
 func said(node string, at int64, message string) line {
 	raw := fmt.Appendf(nil, `{"MESSAGE":%q}`, message)
-	if at > 0 {
+	if at != 0 {
 		raw = fmt.Appendf(nil, `{"__REALTIME_TIMESTAMP":"%d","MESSAGE":%q}`, at*1e6, message)
 	}
 	e, err := nodeapi.ParseEntry(raw)
@@ -28,8 +30,12 @@ func said(node string, at int64, message string) line {
 }
 
 func TestLinesOfNodesAreMergedByTimeAndEachNodesOrderStays(t *testing.T) {
-	s, err := newSpool([]ask{{node: "a"}, {node: "b"}, {node: "silent"}})
+	t.Setenv("TMPDIR", t.TempDir())
+	s, err := newSpool([]ask{{node: "a", Logs: nodeapi.Logs{Lines: 4}}, {node: "b", Logs: nodeapi.Logs{Lines: 4}}, {node: "silent"}})
 	require.NoError(t, err)
+	left, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	require.Empty(t, left, "whatever ends the command, nothing is left")
 	for _, l := range []line{said("a", 10, "a1"), said("a", 5, "a2: its clock was set back"), said("a", 0, "a3: without a time"), said("a", 30, "a4")} {
 		require.NoError(t, s.files[0].add(l))
 	}
@@ -40,7 +46,37 @@ func TestLinesOfNodesAreMergedByTimeAndEachNodesOrderStays(t *testing.T) {
 	require.NoError(t, s.merge(func(l line) error { got = append(got, l.node+" "+l.entry.Message[:2]); return nil }))
 	require.Equal(t, []string{"b b1", "a a1", "a a2", "a a3", "b b2", "b b3", "a a4", "b b4"}, got)
 	s.close()
-	require.NoDirExists(t, s.dir)
+}
+
+func TestOfANodeThatHasNoEndLittleIsKept(t *testing.T) {
+	s, err := newSpool([]ask{{node: "a", Logs: nodeapi.Logs{Lines: 2}}, {node: "b", Logs: nodeapi.Logs{Lines: nodeapi.MaxLines}}})
+	require.NoError(t, err)
+	defer s.close()
+	for i := range 3 {
+		require.NoError(t, s.files[0].add(said("a", 1, "x")), "line %d; the last may say that there are others", i)
+	}
+	require.ErrorContains(t, s.files[0].add(said("a", 1, "x")), "it sends more than the 2 lines that it was asked for")
+	require.Equal(t, 3, s.files[0].lines)
+
+	long := line{node: "b", raw: bytes.Repeat([]byte(" "), nodeapi.MaxEntry)}
+	for range maxKept>>20 - 1 {
+		require.NoError(t, s.files[1].add(long))
+	}
+	require.ErrorContains(t, s.files[1].add(long), "more than 64 MiB; ask for fewer --lines, or a shorter time")
+}
+
+func TestAMachineThatCannotKeepAnswersSaysSo(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
+	_, err := newSpool([]ask{{node: "a"}})
+	require.ErrorIs(t, err, errSpool)
+	require.ErrorContains(t, err, "set TMPDIR to a folder with more room")
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	require.NoError(t, err)
+	s := &spool{files: []*spoolFile{{node: "a", f: full, w: bufio.NewWriter(full), most: 9}}}
+	defer s.close()
+	require.NoError(t, s.files[0].add(said("a", 1, "x")))
+	require.ErrorIs(t, s.merge(func(line) error { return nil }), errSpool)
+	require.ErrorIs(t, s.files[0].add(line{raw: make([]byte, 1<<16)}), errSpool)
 }
 
 func TestFollowedLinesWaitForEarlierOnes(t *testing.T) {
@@ -64,6 +100,54 @@ func TestFollowedLinesWaitForEarlierOnes(t *testing.T) {
 	}
 	require.Len(t, s.due(now), 5, "a flood is not kept")
 	require.Len(t, s.rest(), maxWaiting)
+
+	long := said("a", 300, "long")
+	long.raw = make([]byte, nodeapi.MaxEntry)
+	for !s.full() {
+		s.add(long, now)
+	}
+	require.Len(t, s.waiting, 2*maxWaitingSize>>20+1)
+	require.Len(t, s.due(now), maxWaitingSize>>20+1)
+	require.False(t, s.full())
+	require.Len(t, s.rest(), maxWaitingSize>>20)
+	require.Zero(t, s.size)
+}
+
+func TestATimeThatIsYetToComeIsNotBelieved(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := sorter{settle: time.Second}
+	s.add(said("a", 253_370_764_800, "from the year 9999"), now)
+	s.add(said("b", 1000, "after it"), now.Add(time.Millisecond))
+	require.Equal(t, "from the year 9999", s.rest()[0].entry.Message)
+
+	var p place
+	require.True(t, p.pass(said("a", 253_370_764_800, "from the year 9999"), now))
+	require.Zero(t, p.at, "its clock may be set right until it is asked again")
+	require.True(t, p.pass(said("a", -5, "from before 1970"), now))
+	require.Zero(t, p.at)
+}
+
+func TestLinesOfTheSameTimeAreAskedForAgainAndShownOnce(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var p place
+	require.True(t, p.pass(said("a", 10, "one"), now))
+	require.True(t, p.pass(said("a", 10, "two"), now))
+	// The node goes here, and is asked for all since then.
+	require.Equal(t, time.Unix(10, 0), p.at)
+	require.False(t, p.pass(said("a", 10, "one"), now))
+	require.False(t, p.pass(said("a", 10, "two"), now))
+	require.True(t, p.pass(said("a", 10, "three, of the same write"), now))
+	require.True(t, p.pass(said("a", 11, "one"), now))
+
+	// A program may say the same twice at the same time; the fields of an entry have no order.
+	cursor := func(text string) line {
+		e, err := nodeapi.ParseEntry([]byte(text))
+		require.NoError(t, err)
+		return line{"a", e, []byte(text)}
+	}
+	require.True(t, p.pass(cursor(`{"__CURSOR":"i=1","__REALTIME_TIMESTAMP":"12000000","MESSAGE":"x"}`), now))
+	require.True(t, p.pass(cursor(`{"__CURSOR":"i=2","__REALTIME_TIMESTAMP":"12000000","MESSAGE":"x"}`), now))
+	require.False(t, p.pass(cursor(`{"MESSAGE":"x","__REALTIME_TIMESTAMP":"12000000","__CURSOR":"i=1"}`), now))
 }
 
 func TestANodeDoesNotSayThatItIsAnother(t *testing.T) {
@@ -81,7 +165,7 @@ func TestWhichNodesAndUnitsAreMeant(t *testing.T) {
 	}{
 		"nothing":             {nil, "choose nodes with --all"},
 		"a node alone":        {[]string{"edge-01"}, "choose nodes with --all"},
-		"all, and a unit":     {[]string{"--all", "configs", "mosquitto"}, "", `"mosquitto" is too much`},
+		"all, and a unit":     {[]string{"--all", "configs", "mosquitto"}, `"mosquitto" is too much`},
 		"all, and some":       {[]string{"--all", "--node", "edge-01"}, "give it without --node and --role"},
 		"a unit twice":        {[]string{"edge-01", "mosquitto", "--unit", "coredns"}, "name the unit behind the node"},
 		"a bad time":          {[]string{"--all", "--since", "yesterday"}, "--since: "},
@@ -89,6 +173,7 @@ func TestWhichNodesAndUnitsAreMeant(t *testing.T) {
 		"a bad expression":    {[]string{"--all", "--grep", "("}, "is not one of RE2"},
 		"a bad priority":      {[]string{"--all", "--priority", "9"}, "the priority is"},
 		"a bad start":         {[]string{"--all", "--boot", "1"}, "the start is"},
+		"an end before":       {[]string{"--all", "--since", "1h", "--until", "2h"}, "--until 2h is not behind --since 1h"},
 		"too many lines":      {[]string{"--all", "--lines", "10001"}, "choose 0 to 10000"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,4 +198,28 @@ func TestAFileThatIsThereIsNotWrittenOver(t *testing.T) {
 	data, err := os.ReadFile(o.output)
 	require.NoError(t, err)
 	require.Equal(t, "mine", string(data))
+}
+
+func TestACommandThatFailsLeavesNoEmptyFile(t *testing.T) {
+	for _, name := range []string{"a.log", "a.log.zst"} {
+		o := options{output: filepath.Join(t.TempDir(), name)}
+		_, done, err := o.writer(nil)
+		require.NoError(t, err)
+		broken := errors.New("interrupted")
+		require.ErrorIs(t, done(broken), broken)
+		require.NoFileExists(t, o.output, "it can be called again")
+
+		w, done, err := o.writer(nil)
+		require.NoError(t, err)
+		_, err = w.WriteString("a line\n")
+		require.NoError(t, err)
+		require.ErrorIs(t, done(broken), broken)
+		require.FileExists(t, o.output, "some nodes have answered")
+
+		o.output += ".zst"
+		_, done, err = o.writer(nil)
+		require.NoError(t, err)
+		require.NoError(t, done(nil))
+		require.FileExists(t, o.output, "there is nothing, and that is an answer")
+	}
 }

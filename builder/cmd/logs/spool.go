@@ -9,55 +9,78 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strconv"
 	"time"
 
 	"spore/wire/nodeapi"
 )
 
+// maxKept bounds what is kept of one node's answer, in bytes.
+const maxKept = 64 << 20
+
+// errSpool is the error when this machine cannot keep what nodes answer.
+var errSpool = errors.New("the nodes' answers cannot be kept; set TMPDIR to a folder with more room, or ask for less")
+
 // spool keeps what nodes answer in files, until all have answered: many nodes have more lines than a computer's memory.
-type spool struct {
-	dir   string
-	files []*spoolFile
-}
+type spool struct{ files []*spoolFile }
 
 // spoolFile is what one node has answered: its lines, as they came.
 type spoolFile struct {
-	node  string
-	f     *os.File
-	w     *bufio.Writer
-	lines int
+	node string
+	f    *os.File
+	w    *bufio.Writer
+	// lines and size are what it has, size in bytes; most is how many lines the node was asked for.
+	lines, most int
+	size        int64
 }
 
 func newSpool(asks []ask) (*spool, error) {
-	dir, err := os.MkdirTemp("", "spore-logs-*") // Its mode is 0700.
-	if err != nil {
-		return nil, fmt.Errorf("keep the nodes' answers: %w", err)
-	}
-	s := &spool{dir: dir}
-	for i, a := range asks {
-		f, err := os.Create(filepath.Join(dir, strconv.Itoa(i)))
+	s := &spool{}
+	for _, a := range asks {
+		f, err := unnamed()
 		if err != nil {
 			s.close()
-			return nil, fmt.Errorf("keep the nodes' answers: %w", err)
+			return nil, fmt.Errorf("%w: %w", errSpool, err)
 		}
-		s.files = append(s.files, &spoolFile{node: a.node, f: f, w: bufio.NewWriter(f)})
+		s.files = append(s.files, &spoolFile{node: a.node, f: f, w: bufio.NewWriter(f), most: a.Lines})
 	}
 	return s, nil
+}
+
+// unnamed is a file that is gone when it is closed, or when the command ends in any way: whoever reads its output may
+// end it by a signal (SIGPIPE).
+func unnamed() (*os.File, error) {
+	f, err := os.CreateTemp("", "spore-logs-*") // Its mode is 0600.
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 func (s *spool) close() {
 	for _, f := range s.files {
 		f.f.Close()
 	}
-	_ = os.RemoveAll(s.dir)
 }
 
+// add keeps a line. A node may say in one line more than it was asked for that there would be others.
 func (f *spoolFile) add(l line) error {
-	f.lines++
-	if _, err := f.w.Write(append(bytes.Clone(l.raw), '\n')); err != nil {
-		return fmt.Errorf("keep its answer: %w", err)
+	size := f.size + int64(len(l.raw)) + 1
+	switch {
+	case f.lines > f.most:
+		return fmt.Errorf("it sends more than the %d lines that it was asked for", f.most)
+	case size > maxKept:
+		return fmt.Errorf("its lines have more than %d MiB; ask for fewer --lines, or a shorter time", maxKept>>20)
+	}
+	f.lines, f.size = f.lines+1, size
+	_, err := f.w.Write(l.raw)
+	if err == nil {
+		err = f.w.WriteByte('\n')
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errSpool, err)
 	}
 	return nil
 }
@@ -68,7 +91,7 @@ func (s *spool) merge(each func(line) error) error {
 	var heads heads
 	for i, f := range s.files {
 		if err := f.w.Flush(); err != nil {
-			return fmt.Errorf("keep the answer of %s: %w", f.node, err)
+			return fmt.Errorf("%w: %w", errSpool, err)
 		}
 		if _, err := f.f.Seek(0, io.SeekStart); err != nil {
 			return err
@@ -150,7 +173,7 @@ func (h *heads) Pop() any {
 	return x
 }
 
-// labelled is an entry with the fields cluster and node in front, in the place of those that it may have itself.
+// labelled is an entry with the fields cluster and node, in the place of those that it may have itself.
 func labelled(raw []byte, cluster, node string) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
