@@ -161,6 +161,9 @@ func (d *desk) serve(node string, line status.Line, input func(*health.Input)) (
 case "$*" in
 *--unit=mosquitto.service*|*--priority=3*) printf '{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":"mosquitto","_PID":"7","MESSAGE":"\\u001b[31mhello"}\n';;
 esac
+case "$*" in
+*--since=@1795312345.678901*) printf '{"__REALTIME_TIMESTAMP":"1795312345678901","SYSLOG_IDENTIFIER":"mosquitto","_PID":"7","MESSAGE":"of the same time"}\n';;
+esac
 case "$*" in *--follow*) exec sleep 600;; esac
 `), 0o755))
 	say := func(s string) { d.t.Log(node + ": " + s) }
@@ -426,8 +429,10 @@ func TestLogsOfManyNodesAreOneList(t *testing.T) {
 	require.Contains(t, shown.String(), "it is asked again")
 	d.serve("kafka-01", edge(), nil)
 	has("kafka-01  2026", 2)
+	has("of the same time", 1)
 	interrupt()
 	require.NoError(t, <-ended, "an interrupt is how it ends")
+	require.Equal(t, 2, strings.Count(shown.String(), "kafka-01  2026"), "no line is shown twice")
 	require.Equal(t, 1, strings.Count(shown.String(), "edge-01   2026"))
 }
 

@@ -3,16 +3,24 @@ package logs
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/cmd/reach"
+	"spore/test/testca"
 	"spore/wire/nodeapi"
 )
 
@@ -222,4 +230,49 @@ func TestACommandThatFailsLeavesNoEmptyFile(t *testing.T) {
 		require.NoError(t, done(nil))
 		require.FileExists(t, o.output, "there is nothing, and that is an answer")
 	}
+}
+
+// gone is a command that asks nodes that are off, with a certificate that ends.
+func gone(t *testing.T, ends time.Time, said io.Writer, nodes ...string) *session {
+	t.Helper()
+	ca, err := testca.New("agents")
+	require.NoError(t, err)
+	certificate, key, err := ca.Issue(&x509.Certificate{Subject: pkix.Name{CommonName: "anna"}, NotAfter: ends})
+	require.NoError(t, err)
+	c := &reach.Cluster{Timeout: time.Minute, Client: nodeapi.Client{
+		Identity: func() (nodeapi.Identity, error) {
+			return nodeapi.Identity{Certificate: certificate, Key: key, Authorities: ca.PEM()}, nil
+		},
+		Addresses: func(string) ([]string, error) { return []string{"192.0.2.1"}, nil },
+		Dial:      func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("it is off") },
+	}}
+	s := &session{Cluster: c, printer: &printer{out: bufio.NewWriter(io.Discard), said: said}}
+	for _, n := range nodes {
+		s.asks = append(s.asks, ask{node: n, Logs: nodeapi.Logs{Follow: true}})
+	}
+	return s
+}
+
+func TestWhoFollowsIsToldWhenTheCertificateEnds(t *testing.T) {
+	var said bytes.Buffer
+	s := gone(t, time.Now().Add(2*time.Second), &said, "a", "b")
+	err := s.follow(t.Context())
+	require.ErrorIs(t, err, errEnded)
+	require.ErrorContains(t, err, "call the command again")
+	require.Equal(t, 1, strings.Count(said.String(), "a: no answer: it is off; it is asked again\n"))
+}
+
+func TestANodeThatStaysAwayIsSaidOnce(t *testing.T) {
+	var said bytes.Buffer
+	s := gone(t, time.Now().Add(time.Hour), &said, "a", "b")
+	ctx, cancel := context.WithTimeout(t.Context(), again+2*time.Second)
+	defer cancel()
+	require.NoError(t, s.follow(ctx), "that is how it ends")
+	require.Equal(t, 1, strings.Count(said.String(), "a: "), said.String())
+}
+
+func TestAFullDiskEndsTheCommandAndIsNoNodesFault(t *testing.T) {
+	s := gone(t, time.Now().Add(time.Hour), io.Discard, "a")
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
+	require.ErrorIs(t, s.all(t.Context()), errSpool)
 }
