@@ -1,4 +1,5 @@
-// Package efivars writes variables of the firmware that the kernel protects: all whose names it does not know.
+// Package efivars reads, writes and removes variables of the firmware in efivarfs. The kernel protects those whose
+// names it does not know: they take CAP_LINUX_IMMUTABLE to write. Those of the boot manager it knows, and they do not.
 package efivars
 
 import (
@@ -13,7 +14,8 @@ import (
 const immutable = 0x10
 
 // Mutable takes the flag off that efivarfs protects variables with against rm -r (Linux,
-// Documentation/filesystems/efivarfs.rst). That takes CAP_LINUX_IMMUTABLE. One that is not there is fine.
+// Documentation/filesystems/efivarfs.rst). That takes CAP_LINUX_IMMUTABLE, but where the flag is not set. One that is
+// not there is fine.
 func Mutable(name string) error {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

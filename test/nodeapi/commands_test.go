@@ -407,7 +407,7 @@ func TestLogsOfManyNodesAreOneList(t *testing.T) {
 	// A node that goes is asked again, and the others go on.
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
-	args := []string{d.path("configs"), "--node", "edge-01", "--node", "kafka-01", "--priority", "3", "--follow", "--timeout", "5s"}
+	args := []string{d.path("configs"), "--node", "edge-01", "--node", "kafka-01", "--priority", "3", "--follow", "--timeout", "30s"}
 	for name, at := range d.at {
 		args = append(args, "--address", name+"="+at)
 	}

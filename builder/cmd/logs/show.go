@@ -113,7 +113,7 @@ func (s *session) all(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if err := kept.merge(s.print); err != nil {
+	if err := kept.merge(s.until(ctx)); err != nil {
 		return err
 	}
 	silent := 0
@@ -297,6 +297,16 @@ func (p *printer) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintln(p.said, nodeapi.Harmless(fmt.Sprintf(format, args...)))
+}
+
+// until prints lines until somebody has seen enough.
+func (p *printer) until(ctx context.Context) func(line) error {
+	return func(l line) error {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		return p.print(l)
+	}
 }
 
 func (p *printer) print(l line) error {

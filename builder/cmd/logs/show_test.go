@@ -271,6 +271,17 @@ func TestANodeThatStaysAwayIsSaidOnce(t *testing.T) {
 	require.Equal(t, 1, strings.Count(said.String(), "a: "), said.String())
 }
 
+func TestAnInterruptEndsAListInTheMiddle(t *testing.T) {
+	s, err := newSpool([]ask{{node: "a", Logs: nodeapi.Logs{Lines: 9}}})
+	require.NoError(t, err)
+	defer s.close()
+	require.NoError(t, s.files[0].add(said("a", 1, "x")))
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	p := session{printer: &printer{out: bufio.NewWriter(io.Discard)}}
+	require.ErrorIs(t, s.merge(p.until(ctx)), context.Canceled)
+}
+
 func TestAFullDiskEndsTheCommandAndIsNoNodesFault(t *testing.T) {
 	s := gone(t, time.Now().Add(time.Hour), io.Discard, "a")
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
