@@ -354,7 +354,7 @@ func TestLogsOfAUnit(t *testing.T) {
 		"is not a name of a unit":            {"edge-01", "mos*"},
 		"10001 lines cannot":                 {"edge-01", "mosquitto", "--lines", "10001"},
 		`has no node "edge-02"`:              {"edge-02", "mosquitto"},
-		"name a node and a unit":        {},
+		"name a node and a unit":             {},
 		"connect: connection refused":        {"edge-01", "mosquitto"},
 		"the port of \"edge-01=h:0\" is":     {"edge-01", "mosquitto", "--address", "edge-01=h:0"},
 		`the address "edge-01" is not valid`: {"edge-01", "mosquitto", "--address", "edge-01"},
