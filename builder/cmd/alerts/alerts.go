@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
+	"spore/cluster/facts"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"
 )
@@ -34,7 +36,7 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alerts [DIR]",
 		Short: "Show the alerts that fire now, and silence them",
-		Long: `Alerts asks the first node with the role ` + role + ` that answers, of the cluster in DIR (configs when left out), which
+		Long: `Alerts asks the first node with the role ` + role + ` that can tell, of the cluster in DIR (configs when left out), which
 alerts fire now. The worst come first; those that are silenced, or held back because another alert explains them, come
 last.
 
@@ -48,10 +50,10 @@ nobody can tell: no node answers, or the alert ` + machine.Watchdog + `, which a
 			if err != nil {
 				return err
 			}
-			if err := verb.Answering(cmd, c, role); err != nil {
+			answers, err := look(cmd, c, v)
+			if err != nil {
 				return err
 			}
-			answers := verb.Ask(cmd, c, v, verb.Same(nodeapi.Order{}), nil)
 			if err := verb.Tell(cmd, answers, asJSON, shown(time.Now())); err != nil {
 				return err
 			}
@@ -62,6 +64,25 @@ nobody can tell: no node answers, or the alert ` + machine.Watchdog + `, which a
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, with all labels")
 	cmd.AddCommand(silenceCommand(), silencesCommand(), unsilenceCommand())
 	return cmd
+}
+
+// look asks the nodes with the role one after the other, until one tells which alerts fire: of two nodes, one may run
+// while its Alertmanager does not. It returns the answer of the last one that was asked.
+func look(cmd *cobra.Command, c *reach.Cluster, v nodeapi.Verb) ([]reach.Answer[verb.Reply], error) {
+	for left := *c; ; {
+		one := left
+		if err := verb.Answering(cmd, &one, role); err != nil {
+			return nil, err
+		}
+		answers := verb.Ask(cmd, &one, v, verb.Same(nodeapi.Order{}), nil)
+		name := one.Nodes[0].Name
+		left.Nodes = left.Nodes[1+slices.IndexFunc(left.Nodes, func(n facts.Node) bool { return n.Name == name }):]
+		has := func(n facts.Node) bool { return slices.Contains(n.Roles, role) }
+		if answers[0].Err == nil || cmd.Context().Err() != nil || !slices.ContainsFunc(left.Nodes, has) {
+			return answers, nil
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s; the next node with the role %s is asked\n", name, verb.Words(answers[0].Err.Error()), role)
+	}
 }
 
 // read puts the parts of a result together.

@@ -1,15 +1,26 @@
 package alerts
 
 import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
 	"spore/cluster/facts"
+	"spore/test/testca"
+	"spore/wire/nodeapi"
 )
 
 const (
@@ -149,4 +160,72 @@ b   {}                                        -     from 2026-11-27T08:00:00Z to
 	require.NoError(t, showSilences(&out, "observer-01", nil))
 	require.Empty(t, out.String())
 	require.ErrorContains(t, showSilences(&out, "observer-01", []json.RawMessage{[]byte("{}")}), "malformed")
+}
+
+func TestWhereAnAlertmanagerIsDownTheNextNodeIsAsked(t *testing.T) {
+	const broken, sees = `{"error":"ask Alertmanager: connection refused"}`, `{"result":[` + watchdog + `]}` + "\n" + `{"done":"firing: 0"}`
+	for name, c := range map[string]struct {
+		answers map[string]string // of the nodes with the role
+		errs    string
+		err     bool
+	}{
+		"the first sees":          {map[string]string{"a": sees, "b": broken}, "", false},
+		"the first is broken":     {map[string]string{"a": broken, "b": sees}, `a: ask Alertmanager: connection refused; the next node with the role alerts is asked` + "\n", false},
+		"both are":                {map[string]string{"a": broken, "b": broken}, `a: ask Alertmanager: connection refused; the next node with the role alerts is asked` + "\n", true},
+		"there is no other":       {map[string]string{"a": broken}, "", true},
+		"the first is not asked":  {map[string]string{"b": sees}, "", false},
+		"the others have no role": {map[string]string{"b": broken}, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ca, err := testca.New("agents")
+			require.NoError(t, err)
+			certificate, key, err := ca.Issue(&x509.Certificate{Subject: pkix.Name{CommonName: "anna"}})
+			require.NoError(t, err)
+			at := map[string][]string{}
+			cluster := &reach.Cluster{Timeout: time.Minute, Client: nodeapi.Client{
+				Identity: func() (nodeapi.Identity, error) {
+					return nodeapi.Identity{Certificate: certificate, Key: key, Authorities: ca.PEM()}, nil
+				},
+				Addresses: func(node string) ([]string, error) { return at[node], nil },
+			}}
+			for _, node := range []string{"a", "b", "c"} {
+				n := facts.Node{Name: node}
+				if text, has := c.answers[node]; has {
+					n.Roles = []string{role}
+					at[node] = []string{serve(t, ca, node, text)}
+				}
+				cluster.Nodes = append(cluster.Nodes, n)
+			}
+			var errs bytes.Buffer
+			cmd := &cobra.Command{}
+			cmd.SetContext(context.Background())
+			cmd.SetErr(&errs)
+			answers, err := look(cmd, cluster, verb.Row("alerts"))
+			require.NoError(t, err)
+			require.Len(t, answers, 1)
+			require.Equal(t, c.err, answers[0].Err != nil, "%v", answers[0].Err)
+			require.Equal(t, c.errs, errs.String())
+		})
+	}
+}
+
+// serve is a node that answers the verb with a text.
+func serve(t *testing.T, ca *testca.CA, node, text string) (address string) {
+	t.Helper()
+	certificate, key, err := ca.Issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: node, Organization: []string{string(nodeapi.Node)}}, DNSNames: []string{node},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	require.NoError(t, err)
+	pair, err := tls.X509KeyPair(certificate, key)
+	require.NoError(t, err)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != nodeapi.StatusPath {
+			_, _ = w.Write([]byte(text + "\n"))
+		}
+	}))
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
 }
