@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
@@ -11,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -286,4 +289,65 @@ func TestAFullDiskEndsTheCommandAndIsNoNodesFault(t *testing.T) {
 	s := gone(t, time.Now().Add(time.Hour), io.Discard, "a")
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
 	require.ErrorIs(t, s.all(t.Context()), errSpool)
+}
+
+func TestANodeThatSendsWithoutAnEndHoldsNobodyUp(t *testing.T) {
+	ca, err := testca.New("agents")
+	require.NoError(t, err)
+	certificate, key, err := ca.Issue(&x509.Certificate{Subject: pkix.Name{CommonName: "anna"}})
+	require.NoError(t, err)
+	honest := `{"__REALTIME_TIMESTAMP":"5000000","MESSAGE":"honest"}` + "\n"
+	at := map[string][]string{
+		"endless": serve(t, ca, "endless", func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				_, _ = w.Write([]byte(`{"__REALTIME_TIMESTAMP":"253370764800000000","MESSAGE":"x","node":"honest"}` + "\n"))
+			}
+		}),
+		"cut": serve(t, ca, "cut", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(honest))
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}),
+		"honest": serve(t, ca, "honest", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(honest)) }),
+	}
+	c := &reach.Cluster{Timeout: time.Minute, Client: nodeapi.Client{
+		Identity: func() (nodeapi.Identity, error) {
+			return nodeapi.Identity{Certificate: certificate, Key: key, Authorities: ca.PEM()}, nil
+		},
+		Addresses: func(node string) ([]string, error) { return at[node], nil },
+	}}
+	var out, errs bytes.Buffer
+	s := &session{Cluster: c, printer: &printer{out: bufio.NewWriter(&out), said: &errs, width: 7, asJSON: true, cluster: "plant"}}
+	for _, n := range []string{"endless", "cut", "honest"} {
+		s.asks = append(s.asks, ask{node: n, Logs: nodeapi.Logs{Lines: 3}})
+	}
+	require.ErrorContains(t, s.all(t.Context()), "2 of 3 nodes did not answer, or not to the end")
+	require.NoError(t, s.out.Flush())
+	require.Contains(t, errs.String(), "endless: it sends more than the 3 lines that it was asked for\n")
+	require.Contains(t, errs.String(), "cut: ")
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Len(t, lines, 1+1+4)
+	require.Contains(t, lines[0], `"node":"cut"`)
+	require.Contains(t, lines[1], `"MESSAGE":"honest"`)
+	require.Contains(t, lines[1], `"node":"honest"`)
+	for _, l := range lines[2:] {
+		require.Contains(t, l, `"node":"endless"`)
+	}
+}
+
+// serve is a node that answers every question.
+func serve(t *testing.T, ca *testca.CA, node string, answer http.HandlerFunc) []string {
+	t.Helper()
+	certificate, key, err := ca.Issue(&x509.Certificate{
+		Subject: pkix.Name{CommonName: node, Organization: []string{string(nodeapi.Node)}}, DNSNames: []string{node},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	require.NoError(t, err)
+	pair, err := tls.X509KeyPair(certificate, key)
+	require.NoError(t, err)
+	s := httptest.NewUnstartedServer(answer)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return []string{s.Listener.Addr().String()}
 }
