@@ -56,8 +56,8 @@ type Reader struct {
 // transports are all ways into the journal but the kernel's audit records (systemd.journal-fields(7), _TRANSPORT).
 var transports = []string{"driver", "journal", "kernel", "stdout", "syslog"}
 
-// arguments are those of journalctl. The names of units were checked: they hold no pattern. Where an expression is looked
-// for, the newest entry comes first, and the reader ends journalctl when it has enough.
+// arguments are those of journalctl. The names of units were checked: they hold no pattern. Where an expression is
+// looked for, the newest entry comes first, and the reader ends journalctl when it has enough.
 func arguments(q nodeapi.Logs, audit bool) []string {
 	out := []string{
 		"--quiet", "--no-pager", "--all", "--output=json",

@@ -202,7 +202,10 @@ func (o *options) asks(c *reach.Cluster, q nodeapi.Logs, args []string) ([]ask, 
 				continue
 			}
 			if len(names) == 0 {
-				own = unitsOfRoles(c, has)
+				// Without units, the question would be for the journal of all.
+				if own = unitsOfRoles(c, has); len(own) == 0 {
+					return nil, fmt.Errorf("%s runs no unit for the role %s; name units with --unit", n.Name, strings.Join(has, ", "))
+				}
 			}
 		}
 		if len(own) > 0 {

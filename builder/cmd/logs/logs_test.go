@@ -7,6 +7,7 @@ import (
 
 	"spore/builder/cmd/reach"
 	"spore/cluster"
+	"spore/wire/nodeapi"
 )
 
 func TestTheNameOfARoleStandsForItsUnits(t *testing.T) {
@@ -24,4 +25,20 @@ func TestTheNameOfARoleStandsForItsUnits(t *testing.T) {
 		require.Empty(t, roleUnits(c, "valkey.service"), "a unit is a unit")
 		require.Empty(t, roleUnits(c, "mqtt-broker"))
 	}
+}
+
+func TestARoleWithoutUnitsIsNotTheWholeJournal(t *testing.T) {
+	config, report := cluster.LoadDir("../../../examples/own-valkey")
+	require.False(t, report.Failed(), report.String())
+	shared, nodes := cluster.Facts(config)
+	shared.Members = map[string][]string{"nothing": {nodes[0].Name}, "valkey": {nodes[0].Name}}
+	c := &reach.Cluster{Facts: shared, Nodes: nodes[:1]}
+	_, err := (&options{severalNodes: true, roles: []string{"nothing"}}).asks(c, nodeapi.Logs{}, nil)
+	require.ErrorContains(t, err, "runs no unit for the role nothing; name units with --unit")
+	asks, err := (&options{severalNodes: true, roles: []string{"nothing"}, units: []string{"sshd"}}).asks(c, nodeapi.Logs{}, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"sshd.service"}, asks[0].Units())
+	asks, err = (&options{severalNodes: true, roles: []string{"nothing", "valkey"}}).asks(c, nodeapi.Logs{}, nil)
+	require.NoError(t, err)
+	require.NotEmpty(t, asks[0].Units())
 }

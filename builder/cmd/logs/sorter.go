@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxWaiting bounds how many followed lines wait for earlier ones, and maxWaitingSize what they have together, in bytes.
+// maxWaiting bounds how many followed lines wait for earlier ones, and maxWaitingSize how many bytes they have together.
 const (
 	maxWaiting     = 20_000
 	maxWaitingSize = 32 << 20
