@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// answers are what programs told at two moments, in the text format of Prometheus. Those of the control plane and of
-// CoreDNS went through the collector; those of Ceph (16.2) are of the manager's module prometheus, with the families
-// that dashboards have; those of Mosquitto (2.0) are its topics below $SYS under the names of the collector. Made is
-// written by hand.
+// answers are what nodes told at two moments, in the text format of Prometheus. They went through the collector: those
+// of the control plane, of Felix and of CoreDNS, those of Ceph (16.2.15, of whose two OSDs one is down at the second
+// moment), and those of Mosquitto (2.0.11, with a client that takes what others publish). Made is written by hand.
 //
 //go:embed testdata/*.prom
 var answers embed.FS

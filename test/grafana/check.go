@@ -23,41 +23,20 @@ var units = []string{
 // kinds are the panels that the dashboards use; all are built into Grafana.
 var kinds = []string{"timeseries", "stat", "table", "bargauge"}
 
-// Others are families of programs that the table of a node does not have, and that its answers carry under the
-// programs' own names where the program runs. up is Prometheus' own.
-func Others() []family.Family {
-	of := func(names string, labels ...string) (out []family.Family) {
-		for _, name := range strings.Fields(names) {
-			out = append(out, family.Family{Name: name, Type: family.Gauge, Labels: labels})
-		}
-		return out
-	}
-	return slices.Concat(
-		of("up"),
-		of(`mosquitto_clients_connected mosquitto_packets_received_total mosquitto_packets_sent_total
-			mosquitto_received_bytes_total mosquitto_sent_bytes_total mosquitto_stored_messages mosquitto_subscriptions
-			mosquitto_uptime_seconds`),
-		of(`ceph_health_status ceph_cluster_total_bytes ceph_cluster_total_used_raw_bytes ceph_num_objects_degraded
-			ceph_num_objects_misplaced ceph_num_objects_unfound`),
-		of("ceph_health_detail", "name", "severity"),
-		of(`ceph_mon_quorum_status ceph_osd_up ceph_osd_in ceph_osd_apply_latency_ms ceph_osd_commit_latency_ms
-			ceph_osd_stat_bytes ceph_osd_stat_bytes_used ceph_osd_op_r ceph_osd_op_w`, "ceph_daemon"),
-		of(`ceph_pg_total ceph_pg_active ceph_pg_clean ceph_pg_degraded ceph_pg_undersized ceph_pg_down
-			ceph_pg_inconsistent ceph_pool_percent_used ceph_pool_stored ceph_pool_rd ceph_pool_wr ceph_pool_rd_bytes
-			ceph_pool_wr_bytes ceph_pool_recovering_objects_per_sec`, "pool_id"),
-		of("ceph_pool_metadata", "pool_id", "name"),
-		of("felix_active_local_endpoints felix_int_dataplane_failures felix_nft_errors"),
-		of("containerd_cri_container_start_seconds_bucket", "le"),
-	)
-}
+// Others are families that come from elsewhere than the node: up is Prometheus' own.
+func Others() []family.Family { return []family.Family{{Name: "up", Type: family.Gauge}} }
 
 // Known is what each series may be called, with the labels that it has, of these families.
 func Known(families []family.Family) map[string][]string {
 	out := map[string][]string{}
 	for _, f := range families {
 		names := []string{f.Name}
-		if f.Type == family.Histogram {
+		switch f.Type {
+		case family.Histogram:
 			names = []string{f.Name + "_bucket", f.Name + "_sum", f.Name + "_count"}
+		case family.Summary:
+			names = []string{f.Name, f.Name + "_sum", f.Name + "_count"}
+			out[f.Name] = append(out[f.Name], "quantile")
 		}
 		for _, name := range names {
 			out[name] = append(out[name], f.Labels...)

@@ -38,8 +38,9 @@ var (
 			"cluster":    nil,
 			"kafka":      nil,
 			"kubernetes": list("1A 4A 7A 8A 9A 10A 11A 12A 12B 13A 14A 14B 16A 17A 19A 27A 28A 28B 30A"),
-			"mqtt-dns":   list("1A 2A 3A 4A 5A 6A 7A 7B 8A 8B 9A 10A 11A 13A 14A 15A 16A 17B 18A 19A 20A"),
-			"node":       list("28A"),
+			"mqtt-dns": list(`1A 2A 3A 4A 5A 6A 7A 7B 8A 8B 9A 10A 11A 13A 14A 15A 16A 17B 18A 19A 20A 21A 21B
+				22A`),
+			"node": list("28A"),
 		},
 	}
 	// Brokers has three nodes with Kafka in containers, of which one keeps the metrics.

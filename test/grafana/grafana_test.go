@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,27 @@ func TestTheSixDashboards(t *testing.T) {
 	require.Equal(t, []string{"ceph", "cluster", "kafka", "kubernetes", "mqtt-dns", "node"}, names)
 	slices.Sort(uids)
 	require.Len(t, slices.Compact(uids), len(names))
+}
+
+// TestAnswersAreThoseThatNodesGive has no family and no label in the recorded answers that nodes do not tell.
+func TestAnswersAreThoseThatNodesGive(t *testing.T) {
+	sample := regexp.MustCompile(`(?m)^([a-zA-Z0-9_]+)(?:\{(.*)\})? `)
+	label := regexp.MustCompile(`([A-Za-z_]+)="[^"]*"`)
+	series := known()
+	files, err := answers.ReadDir("testdata")
+	require.NoError(t, err)
+	for _, f := range files {
+		text, err := answers.ReadFile("testdata/" + f.Name())
+		require.NoError(t, err)
+		samples := sample.FindAllStringSubmatch(string(text), -1)
+		require.NotEmpty(t, samples, f.Name())
+		for _, s := range samples {
+			require.Contains(t, series, s[1], f.Name())
+			for _, l := range label.FindAllStringSubmatch(s[2], -1) {
+				require.Contains(t, series[s[1]], l[1], "%s: %s", f.Name(), s[0])
+			}
+		}
+	}
 }
 
 func TestEachQueryIsEvaluatedByATest(t *testing.T) {

@@ -15,14 +15,6 @@ import (
 // and of itself.
 var ofPrograms = []string{"up", "scrape_samples_scraped", "vm_storage_is_read_only"}
 
-// ofServices are families that the services have by themselves.
-var ofServices = []string{
-	"ceph_cluster_total_bytes", "ceph_cluster_total_used_bytes", "ceph_health_status", "ceph_mon_quorum_status",
-	"ceph_osd_up", "ceph_pg_degraded", "ceph_pool_metadata", "ceph_pool_percent_used",
-	"felix_int_dataplane_failures",
-	"mosquitto_clients_connected", "mosquitto_messages_dropped_total",
-}
-
 // row is a row of docs/reference/metrics.md: name, type, labels.
 var row = regexp.MustCompile("^\\| `([a-zA-Z0-9_]+)` \\| ([a-z]+) \\| ([^|]+) \\|")
 
@@ -88,8 +80,7 @@ func TestRulesLookAtWhatNodesTell(t *testing.T) {
 			family := filters[0].Value
 			of := slices.IndexFunc(filters, func(f metricsql.LabelFilter) bool { return f.Label == "job" })
 			require.Positive(t, of, "%s: %s without job", name, family)
-			switch {
-			case slices.Contains(ofPrograms, family), slices.Contains(ofServices, family):
+			if slices.Contains(ofPrograms, family) {
 				continue
 			}
 			require.Equal(t, "node", filters[of].Value, "%s: %s of another job", name, family)
@@ -108,7 +99,7 @@ func TestRecordedSeriesAreThoseThatNodesTell(t *testing.T) {
 		for _, r := range list {
 			for name := range r.Series {
 				family, labels, _ := strings.Cut(name, "{")
-				if slices.Contains(ofPrograms, family) || slices.Contains(ofServices, family) {
+				if slices.Contains(ofPrograms, family) {
 					continue
 				}
 				require.Contains(t, known, family, "%s: %s", file, r.Alert)
@@ -129,7 +120,7 @@ func TestTheListOfOthersIsNotTooLong(t *testing.T) {
 			used[m] = true
 		}
 	}
-	for _, name := range slices.Concat(ofPrograms, ofServices) {
+	for _, name := range ofPrograms {
 		require.NotContains(t, known, name)
 		require.True(t, used[name], "no rule looks at %s", name)
 	}
