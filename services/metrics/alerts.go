@@ -30,6 +30,10 @@ const (
 // the node's API.
 const AlertsPassword = "alerts-password"
 
+// Watchdog is the rule of the image that always fires: where it does not, rules are not evaluated, or alerts do not
+// arrive. It cannot be put off, and heartbeats go out for it.
+const Watchdog = "Watchdog"
+
 // PeersAuthority has the certificates by which Alertmanagers of one cluster know each other, and nobody else's.
 const PeersAuthority = "alerts"
 

@@ -278,9 +278,6 @@ func checkOff(k *check.Checker, p check.Place, off []string) {
 	}
 }
 
-// Watchdog is the rule that always fires.
-const Watchdog = "Watchdog"
-
 // checkAlertsNodes checks the nodes with the role.
 func checkAlertsNodes(k *check.Checker) {
 	members := k.MembersOf(AlertsRole)

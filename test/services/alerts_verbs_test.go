@@ -41,23 +41,17 @@ func TestAlertsAreShownAndSilenced(t *testing.T) {
 	machines, c, tree := nodetest.BrokersOf(t, func(c *cluster.Config) {
 		c.Cluster.Services = append(c.Cluster.Services, metrics.Name)
 		c.Services = append(c.Services, &metrics.Settings{})
-		c.Cluster.Nodes[0].Roles = append(c.Cluster.Nodes[0].Roles, metrics.Role)
+		c.Cluster.Nodes[0].Roles = append(c.Cluster.Nodes[0].Roles, metrics.Role, metrics.AlertsRole)
 	}, "127.0.0.1")
 	m := machines["kafka-1"]
 	m.Say = func(string) {}
 	require.NoError(t, os.MkdirAll(m.Root.At(paths.Live), 0o755))
 	require.NoError(t, os.Symlink(m.Root.At(paths.Secrets+"/api"), m.Root.At(filepath.Join(paths.Live, node.APIProgram))))
-	nodetest.Put(t, m, filepath.Join(paths.Secrets, verbalerts.Program, verbalerts.PasswordEntry), "swordfish\n")
+	nodetest.Put(t, m, filepath.Join(paths.Secrets, metrics.Manager, metrics.AlertsPassword), "swordfish\n")
 	manager := startAlertmanager(t, "swordfish")
 	at := verbalerts.Alertmanager{Address: manager}
 	handlers := map[string]verbs.Handler{
 		"alerts": at.Show, "alerts-silences": at.Silences, "alerts-silence": at.Silence, "alerts-unsilence": at.Unsilence,
-	}
-	for name, handle := range handlers {
-		handlers[name] = func(ctx context.Context, r *verbs.Run) (string, error) {
-			r.Cluster.Members[verbalerts.Role] = []string{r.Node.Name}
-			return handle(ctx, r)
-		}
 	}
 	carriesOut(t, m, nodeapi.Looks, handlers)
 	carriesOut(t, m, nodeapi.Acts, handlers)
@@ -208,7 +202,7 @@ func startAlertmanager(t *testing.T, password string) string {
 	require.NoError(t, err)
 	for name, text := range map[string]string{
 		"alertmanager.yml": "route:\n  receiver: nobody\nreceivers:\n  - name: nobody\n",
-		"web.yml":          fmt.Sprintf("basic_auth_users:\n  %s: %s\n", verbalerts.User, hash),
+		"web.yml":          fmt.Sprintf("basic_auth_users:\n  %s: %s\n", metrics.User, hash),
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
@@ -237,7 +231,7 @@ func asksAlertmanager(t *testing.T, at, method, path, body string) int {
 	q, err := http.NewRequestWithContext(t.Context(), method, "http://"+at+path, strings.NewReader(body))
 	require.NoError(t, err)
 	q.Header.Set("Content-Type", "application/json")
-	q.SetBasicAuth(verbalerts.User, "swordfish")
+	q.SetBasicAuth(metrics.User, "swordfish")
 	r, err := http.DefaultClient.Do(q)
 	if err != nil {
 		return 0

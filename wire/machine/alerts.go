@@ -2,10 +2,6 @@ package machine
 
 import "time"
 
-// Watchdog is the name of the alert that always fires: where it does not, rules are not evaluated, or alerts do not
-// arrive.
-const Watchdog = "Watchdog"
-
 // The labels of an alert that its name, its node (or whatever the metric is of), and how bad it is are in.
 const (
 	AlertName = "alertname"

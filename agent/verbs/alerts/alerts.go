@@ -19,23 +19,8 @@ import (
 
 	"spore/agent/paths"
 	"spore/agent/verbs"
+	"spore/services/metrics"
 	"spore/storage/atomicfile"
-)
-
-// Role is what a node is that tells people of alerts.
-const Role = "alerts"
-
-// Program is what does it there, Unit its unit, and Port where it answers, on the node itself.
-const (
-	Program = "alertmanager"
-	Unit    = Program + ".service"
-	Port    = 9093
-)
-
-// User is the name that Alertmanager wants of who asks it, with the password of the bundle entry PasswordEntry.
-const (
-	User          = "spore"
-	PasswordEntry = "alerts-password"
 )
 
 const (
@@ -49,7 +34,7 @@ type Alertmanager struct{ Address string }
 
 // Here is that of a node.
 func Here() Alertmanager {
-	return Alertmanager{Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(Port))}
+	return Alertmanager{Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(metrics.PortManager))}
 }
 
 // answer is what Alertmanager answers.
@@ -60,10 +45,10 @@ type answer struct {
 
 // ask sends a request with the password; body is nil or becomes JSON.
 func (a Alertmanager) ask(ctx context.Context, r *verbs.Run, method, path string, body any) (answer, error) {
-	if !slices.Contains(r.Cluster.Members[Role], r.Node.Name) {
-		return answer{}, fmt.Errorf("%s has no alerts; ask a node with the role %s", r.Node.Name, Role)
+	if !slices.Contains(r.Cluster.Members[metrics.AlertsRole], r.Node.Name) {
+		return answer{}, fmt.Errorf("%s has no alerts; ask a node with the role %s", r.Node.Name, metrics.AlertsRole)
 	}
-	file := r.Machine.Root.At(filepath.Join(paths.Secrets, Program, PasswordEntry))
+	file := r.Machine.Root.At(filepath.Join(paths.Secrets, metrics.Manager, metrics.AlertsPassword))
 	password, err := atomicfile.ReadLimited(file, 4<<10)
 	if err != nil {
 		return answer{}, fmt.Errorf("the password of Alertmanager: %w", err)
@@ -83,7 +68,7 @@ func (a Alertmanager) ask(ctx context.Context, r *verbs.Run, method, path string
 	if body != nil {
 		q.Header.Set("Content-Type", "application/json")
 	}
-	q.SetBasicAuth(User, strings.TrimRight(string(password), "\n"))
+	q.SetBasicAuth(metrics.User, strings.TrimRight(string(password), "\n"))
 	// Without proxies of an environment, and without another address: the password is for Alertmanager.
 	client := http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10},
@@ -91,7 +76,7 @@ func (a Alertmanager) ask(ctx context.Context, r *verbs.Run, method, path string
 	}
 	res, err := client.Do(q)
 	if err != nil {
-		return answer{}, fmt.Errorf("ask Alertmanager, %s: %w", Unit, err)
+		return answer{}, fmt.Errorf("ask Alertmanager, %s: %w", metrics.ManagerUnit, err)
 	}
 	defer res.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))

@@ -20,6 +20,7 @@ import (
 	"spore/agent/verbs"
 	"spore/agent/verbs/verbstest"
 	"spore/cluster/facts"
+	"spore/services/metrics"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"
 )
@@ -43,10 +44,10 @@ type lab struct {
 func newLab(t *testing.T, answers map[string]string) *lab {
 	l := &lab{
 		t: t, m: node.New("test", paths.Root(t.TempDir())), answers: answers, status: map[string]int{},
-		cluster: &facts.Cluster{Members: map[string][]string{Role: {"observer-01"}}},
+		cluster: &facts.Cluster{Members: map[string][]string{metrics.AlertsRole: {"observer-01"}}},
 	}
 	l.m.Now = func() time.Time { return time.Date(2026, 11, 26, 9, 0, 0, 5, time.UTC) }
-	file := l.m.Root.At(filepath.Join(paths.Secrets, Program, PasswordEntry))
+	file := l.m.Root.At(filepath.Join(paths.Secrets, metrics.Manager, metrics.AlertsPassword))
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
 	require.NoError(t, os.WriteFile(file, []byte("swordfish\n"), 0o600))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -332,7 +333,7 @@ func TestWhatAlertmanagerRefusesIsTold(t *testing.T) {
 	l.status["POST /api/v2/silences"] = 400
 	_, _, err = l.do(l.at.Silence, order("name", "A"))
 	require.ErrorContains(t, err, "alertmanager says: HTTP 400")
-	file := l.m.Root.At(filepath.Join(paths.Secrets, Program, PasswordEntry))
+	file := l.m.Root.At(filepath.Join(paths.Secrets, metrics.Manager, metrics.AlertsPassword))
 	require.NoError(t, os.WriteFile(file, []byte("another"), 0o600))
 	_, _, err = l.do(l.at.Silences, nodeapi.Order{})
 	require.ErrorContains(t, err, "alertmanager says: HTTP 401")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spore/agent/verbs"
+	"spore/services/metrics"
 	"spore/wire/machine"
 )
 
@@ -52,7 +53,7 @@ func (a Alertmanager) Show(ctx context.Context, r *verbs.Run) (string, error) {
 func summary(list []machine.Alert) string {
 	count := map[string]int{}
 	for _, one := range list {
-		if one.Labels[machine.AlertName] != machine.Watchdog {
+		if one.Labels[machine.AlertName] != metrics.Watchdog {
 			count[one.State]++
 		}
 	}
@@ -156,7 +157,7 @@ var severities = []string{"critical", "warning", "info"}
 // none is so far down that it is left out.
 func worse(x, y machine.Alert) int {
 	rank := func(a machine.Alert) int {
-		if a.Labels[machine.AlertName] == machine.Watchdog {
+		if a.Labels[machine.AlertName] == metrics.Watchdog {
 			return -1
 		}
 		at := slices.Index(severities, a.Labels[machine.Severity])

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spore/agent/verbs"
+	"spore/services/metrics"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"
 )
@@ -108,26 +109,26 @@ func guard(r *verbs.Run, labels map[string]string, firing []alert) error {
 // reachesWatchdog says why labels are, or may be, those of Watchdog; nothing where they are not.
 func reachesWatchdog(labels map[string]string, firing []alert) string {
 	switch labels[machine.AlertName] {
-	case machine.Watchdog:
-		return fmt.Sprintf("the alert %s says that alerts arrive, and fires always", machine.Watchdog)
+	case metrics.Watchdog:
+		return fmt.Sprintf("the alert %s says that alerts arrive, and fires always", metrics.Watchdog)
 	case "":
 	default:
 		return ""
 	}
 	fires := false
 	for _, one := range firing {
-		if one.Labels[machine.AlertName] != machine.Watchdog {
+		if one.Labels[machine.AlertName] != metrics.Watchdog {
 			continue
 		}
 		if matches(labels, one) {
-			return fmt.Sprintf("%s would also silence the alert %s", said(labels), machine.Watchdog)
+			return fmt.Sprintf("%s would also silence the alert %s", said(labels), metrics.Watchdog)
 		}
 		fires = true
 	}
 	// What labels it has cannot be looked at. It is of no node.
 	if !fires && labels[machine.AlertNode] == "" {
 		return fmt.Sprintf("the alert %s does not fire now, so nobody knows whether %s would silence it; "+
-			"name an alert or a node", machine.Watchdog, said(labels))
+			"name an alert or a node", metrics.Watchdog, said(labels))
 	}
 	return ""
 }

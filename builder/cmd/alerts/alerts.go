@@ -17,16 +17,13 @@ import (
 	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
-	"spore/cluster/facts"
+	"spore/services/metrics"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"
 )
 
-// role is that of nodes which tell people of alerts; each has all alerts, and one is asked.
-const role = "alerts"
-
 // errBlind is the error where the alert that always fires does not.
-var errBlind = errors.New("the alert " + machine.Watchdog + " does not fire: rules are not evaluated, or alerts do not " +
+var errBlind = errors.New("the alert " + metrics.Watchdog + " does not fire: rules are not evaluated, or alerts do not " +
 	"arrive, so alerts may be missing; see spore logs DIR NODE vmalert. Right after a start it takes some minutes")
 
 // Command returns the command.
@@ -36,12 +33,12 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alerts [DIR]",
 		Short: "Show the alerts that fire now, and silence them",
-		Long: `Alerts asks the first node with the role ` + role + ` that can tell, of the cluster in DIR (configs when left out), which
+		Long: `Alerts asks the first node with the role ` + metrics.AlertsRole + ` that answers, of the cluster in DIR (configs when left out), which
 alerts fire now. The worst come first; those that are silenced, or held back because another alert explains them, come
 last.
 
 It exits with 0 when nothing fires, and with 1 when an alert fires that is neither silenced nor held back, or when
-nobody can tell: no node answers, or the alert ` + machine.Watchdog + `, which always fires, does not. That one is shown only then.`,
+nobody can tell: no node answers, or the alert ` + metrics.Watchdog + `, which always fires, does not. That one is shown only then.`,
 		Example: "  spore alerts\n  spore alerts configs --json",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,8 +47,7 @@ nobody can tell: no node answers, or the alert ` + machine.Watchdog + `, which a
 			if err != nil {
 				return err
 			}
-			answers, err := look(cmd, c, v)
-			if err != nil {
+			if err := verb.Answering(cmd, c, metrics.AlertsRole); err != nil {
 				return err
 			}
 			if err := verb.Tell(cmd, answers, asJSON, shown(time.Now())); err != nil {
@@ -107,7 +103,7 @@ func judge(results []json.RawMessage) error {
 	firing, seen := 0, false
 	for _, a := range all {
 		switch {
-		case a.Labels[machine.AlertName] == machine.Watchdog:
+		case a.Labels[machine.AlertName] == metrics.Watchdog:
 			seen = true
 		case a.State == machine.Fires:
 			firing++
@@ -134,7 +130,7 @@ func shown(now time.Time) func(w io.Writer, node string, results []json.RawMessa
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		rows := 0
 		for _, a := range all {
-			if a.Labels[machine.AlertName] == machine.Watchdog && a.State == machine.Fires {
+			if a.Labels[machine.AlertName] == metrics.Watchdog && a.State == machine.Fires {
 				continue
 			}
 			if rows++; rows == 1 {

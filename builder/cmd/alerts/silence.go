@@ -17,6 +17,7 @@ import (
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
 	"spore/cluster/facts"
+	"spore/services/metrics"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"
 )
@@ -36,7 +37,7 @@ func silenceCommand() *cobra.Command {
 or --label. An alert is silenced that has all of what is given: the name, the node, each label. It goes on firing, and
 spore alerts shows who silenced it. --dry-run says how many of those that fire now would be silenced.
 
-The alert ` + machine.Watchdog + ` always fires, so that somebody outside of the cluster sees when alerts do not arrive any more. What
+The alert ` + metrics.Watchdog + ` always fires, so that somebody outside of the cluster sees when alerts do not arrive any more. What
 would silence it is refused, but with --force ` + nodeapi.ForceWatchdog + `.`,
 		Example: "  spore alerts silence NodeSilent --node edge-01 --for 2h --comment 'new power supply'\n" +
 			"  spore alerts silence configs all --node edge-01 --for 2h --comment 'new power supply'\n" +
@@ -62,7 +63,7 @@ would silence it is refused, but with --force ` + nodeapi.ForceWatchdog + `.`,
 			if err := known(s.node, c.Nodes); err != nil {
 				return exit.Usage(err)
 			}
-			if err := verb.Answering(cmd, c, role); err != nil {
+			if err := verb.Answering(cmd, c, metrics.AlertsRole); err != nil {
 				return err
 			}
 			return verb.Tell(cmd, verb.Ask(cmd, c, v, verb.Same(order), nil), asJSON, nil)
@@ -141,7 +142,7 @@ func known(name string, nodes []facts.Node) error {
 
 func silencesCommand() *cobra.Command {
 	return verb.One{
-		Use: "silences [DIR]", Verb: "alerts-silences", Role: role, Short: "List silences, with who made them and why",
+		Use: "silences [DIR]", Verb: "alerts-silences", Role: metrics.AlertsRole, Short: "List silences, with who made them and why",
 		Long:    "Silences lists the silences that hold now, or begin later; those that end first come first.",
 		Example: "  spore alerts silences\n  spore alerts silences configs --json", Show: showSilences,
 	}.Command()
@@ -149,7 +150,7 @@ func silencesCommand() *cobra.Command {
 
 func unsilenceCommand() *cobra.Command {
 	return verb.One{
-		Use: "unsilence [DIR] ID", Verb: "alerts-unsilence", Role: role, Words: []string{"id"}, Short: "End a silence",
+		Use: "unsilence [DIR] ID", Verb: "alerts-unsilence", Role: metrics.AlertsRole, Words: []string{"id"}, Short: "End a silence",
 		Long:    "Unsilence ends a silence before its time, whoever made it. spore alerts silences lists the IDs.",
 		Example: "  spore alerts unsilence 3d1219c7-c4c5-404a-aa1f-6d2a48adfda4",
 	}.Command()

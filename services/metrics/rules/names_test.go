@@ -58,8 +58,8 @@ func selectors(t *testing.T, expr string) []*metricsql.MetricExpr {
 	return out
 }
 
-// metrics are the names of the families that an expression looks at.
-func metrics(t *testing.T, expr string) []string {
+// familiesOf are the names of the families that an expression looks at.
+func familiesOf(t *testing.T, expr string) []string {
 	t.Helper()
 	var out []string
 	for _, s := range selectors(t, expr) {
@@ -116,7 +116,7 @@ func TestTheListOfOthersIsNotTooLong(t *testing.T) {
 	known := families(t)
 	used := map[string]bool{}
 	for _, r := range all(t) {
-		for _, m := range metrics(t, r.Expr) {
+		for _, m := range familiesOf(t, r.Expr) {
 			used[m] = true
 		}
 	}

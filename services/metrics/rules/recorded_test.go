@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
+	"spore/services/metrics"
 	"spore/services/metrics/rules/shipped"
 )
 
@@ -177,7 +178,7 @@ func TestEveryAlertFiresInTimeAndResolves(t *testing.T) {
 		for _, r := range list {
 			rule, ok := rules[r.Alert]
 			require.True(t, ok, "%s: there is no alert %s", file, r.Alert)
-			if r.Alert != shipped.Watchdog {
+			if r.Alert != metrics.Watchdog {
 				require.NotEmpty(t, r.Quiet, r.Alert)
 				require.NotEmpty(t, r.Fires, r.Alert)
 				require.NotEmpty(t, r.Resolved, r.Alert)
@@ -225,7 +226,7 @@ func TestNothingFiresOnAHealthyCluster(t *testing.T) {
 	for _, at := range []string{"1m", "10m", "35m", "41m", "44m", "1h5m", "2h"} {
 		for _, name := range names {
 			e := expect{At: at, Alert: name}
-			if name == shipped.Watchdog {
+			if name == metrics.Watchdog {
 				e.Alerts = []labels{{map[string]string{"severity": "info"}}}
 			}
 			c.Alerts = append(c.Alerts, e)
@@ -235,7 +236,7 @@ func TestNothingFiresOnAHealthyCluster(t *testing.T) {
 	write(t, file, testFile{Rules: []string{"rules.yaml"}, Every: "1m", Tests: []testCase{c}})
 	promtool(t, file)
 	for name, r := range rules {
-		for _, m := range metrics(t, r.Expr) {
+		for _, m := range familiesOf(t, r.Expr) {
 			has := slices.ContainsFunc(c.Series, func(s series) bool { return strings.HasPrefix(s.Series, m+"{") })
 			require.True(t, has, "the healthy cluster does not tell %s, which %s looks at", m, name)
 		}

@@ -16,9 +16,6 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
-// Watchdog is the alert that always fires: whoever sends heartbeats does so for it. It cannot be left out.
-const Watchdog = "Watchdog"
-
 // Files are the names of the files, sorted, such as node.yaml.
 func Files() []string {
 	names, err := fs.Glob(files, "*.yaml")
