@@ -19,6 +19,7 @@ import (
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
 	"spore/cluster/facts"
+	"spore/services/metrics"
 	"spore/test/testca"
 	"spore/wire/nodeapi"
 )

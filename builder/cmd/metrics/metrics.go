@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
+	"spore/builder/cmd/moment"
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
 	"spore/services/metrics"
@@ -101,7 +102,7 @@ func (m moments) order(query string, now time.Time) (nodeapi.Order, error) {
 		if text == "" {
 			continue
 		}
-		t, err := moment(text, now)
+		t, err := moment.Parse(text, now)
 		if err != nil {
 			return o, err
 		}
@@ -117,22 +118,6 @@ func (m moments) order(query string, now time.Time) (nodeapi.Order, error) {
 		o.Arguments["step"] = strconv.Itoa(int(m.step / time.Second))
 	}
 	return o, nil
-}
-
-// moment reads a time of RFC 3339, or how long ago it was.
-func moment(text string, now time.Time) (time.Time, error) {
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t, nil
-	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			return now.AddDate(0, 0, -int(n)), nil
-		}
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	return time.Time{}, fmt.Errorf("%q is not a time; write 2026-11-24T12:00:00Z, or how long ago, such as 90m or 3d", text)
 }
 
 // show prints each series: of one sample in a line, of several with a line for each sample below it.
