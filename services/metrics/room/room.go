@@ -133,6 +133,16 @@ func Make(dir string, l Limits, say func(string)) error {
 			return fmt.Errorf("make room in the data of %s: %w", name, err)
 		}
 	}
+	// What was cut off before has left the indexes of months without any parts.
+	newest := c.parts[len(c.parts)-1].month
+	for name := range c.indexes {
+		has := func(p part) bool { return p.month == name }
+		if month().MatchString(name) && name < newest && !slices.ContainsFunc(c.parts, has) {
+			if err := forget(dir, name); err != nil {
+				return fmt.Errorf("make room in the data of %s: %w", name, err)
+			}
+		}
+	}
 	return os.RemoveAll(filepath.Join(dir, going))
 }
 
@@ -203,7 +213,12 @@ func drop(dir, name string, out []part, c content) error {
 	if len(left.Small)+len(left.Big) > 0 {
 		return nil
 	}
-	// The index last, and each folder at once: the store does not start with half of an index.
+	return forget(dir, name)
+}
+
+// forget has a month go that has no parts. The index goes last, and each folder at once: the store does not start with
+// half of an index.
+func forget(dir, name string) error {
 	for _, kind := range []string{"big", "small", "indexdb"} {
 		to := filepath.Join(dir, going, kind+"-"+name)
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {

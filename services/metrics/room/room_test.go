@@ -123,6 +123,19 @@ func TestWhatIsListedIsThereAtEachPoint(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(dir, going))
 }
 
+func TestAMonthThatWasCutOffWhileItWentGoesWithTheNext(t *testing.T) {
+	dir := shelf(t)
+	write(t, filepath.Join(dir, "data/small/2026_08/parts.json"), `{"Small":null,"Big":null}`)
+	write(t, filepath.Join(dir, "data/indexdb/2026_08/I1/items.bin"), "x")
+	// The index of a month that is about to begin.
+	write(t, filepath.Join(dir, "data/indexdb/2026_12/I1/items.bin"), "x")
+	require.NoError(t, Make(dir, Limits{Bytes: 470 << 10}, func(string) {}))
+	require.NoDirExists(t, filepath.Join(dir, "data/indexdb/2026_08"))
+	require.NoDirExists(t, filepath.Join(dir, "data/small/2026_08"))
+	require.DirExists(t, filepath.Join(dir, "data/indexdb/2026_10"))
+	require.DirExists(t, filepath.Join(dir, "data/indexdb/2026_12"))
+}
+
 func TestWhatIsNotListedDoesNotCount(t *testing.T) {
 	dir := shelf(t)
 	before, err := Bytes(dir)
