@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 
 	"spore/agent/verbs"
@@ -23,21 +24,35 @@ func (s Store) Page(ctx context.Context, r *verbs.Run) (string, error) {
 	if q := r.Argument("query", ""); q != "" {
 		target += "?" + q
 	}
-	answer, data, err := s.do(ctx, r, http.MethodGet, target, nil)
+	answer, err := s.do(ctx, r, http.MethodGet, target, nil)
 	if err != nil {
 		return "", err
 	}
+	defer answer.Body.Close()
 	page := machine.Page{Status: answer.StatusCode, Type: answer.Header.Get("Content-Type")}
 	if len(page.Type) > maxType {
 		page.Type = ""
 	}
-	for first := true; first || len(data) > 0; first = false {
-		n := min(len(data), maxPart)
-		page.Body, data = data[:n], data[n:]
-		if err := r.Result(page); err != nil {
-			return "", err
+	// A page asks for several things at once; so no answer is held as a whole.
+	all := 0
+	for first := true; ; first = false {
+		// Unlike io.ReadFull, it tells an answer that was cut off from one that has ended.
+		page.Body, err = io.ReadAll(io.LimitReader(answer.Body, maxPart))
+		if err != nil {
+			return "", fmt.Errorf("read what the store answers: %w", err)
+		}
+		if all += len(page.Body); all > maxAnswer {
+			return "", errTooMuch
+		}
+		ended := len(page.Body) < maxPart
+		if first || len(page.Body) > 0 {
+			if err := r.Result(page); err != nil {
+				return "", err
+			}
+		}
+		if ended {
+			return http.StatusText(answer.StatusCode), nil
 		}
 		page = machine.Page{}
 	}
-	return http.StatusText(answer.StatusCode), nil
 }

@@ -97,23 +97,33 @@ func question(r *verbs.Run) (path string, values url.Values, err error) {
 
 // ask sends the query with the store's password.
 func (s Store) ask(ctx context.Context, r *verbs.Run, path string, values url.Values) ([]machine.Series, error) {
-	answer, data, err := s.do(ctx, r, http.MethodPost, path, values)
+	answer, err := s.do(ctx, r, http.MethodPost, path, values)
 	if err != nil {
 		return nil, err
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read what the store answers: %w", err)
+	case len(data) > maxAnswer:
+		return nil, errTooMuch
 	}
 	return parse(answer.StatusCode, data)
 }
 
-// do asks the store with its password, and reads all of the answer.
-func (s Store) do(ctx context.Context, r *verbs.Run, method, target string, form url.Values) (*http.Response, []byte, error) {
+var errTooMuch = fmt.Errorf("the answer has more than %d MiB; ask for less", maxAnswer>>20)
+
+// do asks the store with its password. The body of the answer is to be closed.
+func (s Store) do(ctx context.Context, r *verbs.Run, method, target string, form url.Values) (*http.Response, error) {
 	file := r.Machine.Root.At(filepath.Join(paths.Secrets, metrics.Program, metrics.PasswordEntry))
 	password, err := atomicfile.ReadLimited(file, 4<<10)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the password of the store: %w", err)
+		return nil, fmt.Errorf("the password of the store: %w", err)
 	}
 	q, err := http.NewRequestWithContext(ctx, method, "http://"+s.Address+target, strings.NewReader(form.Encode()))
 	if err != nil {
-		return nil, nil, fmt.Errorf("internal error: %w", err)
+		return nil, fmt.Errorf("internal error: %w", err)
 	}
 	if form != nil {
 		q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -126,17 +136,9 @@ func (s Store) do(ctx context.Context, r *verbs.Run, method, target string, form
 	}
 	answer, err := client.Do(q)
 	if err != nil {
-		return nil, nil, fmt.Errorf("ask the store, %s: %w", metrics.Unit, err)
+		return nil, fmt.Errorf("ask the store, %s: %w", metrics.Unit, err)
 	}
-	defer answer.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
-	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("read what the store answers: %w", err)
-	case len(data) > maxAnswer:
-		return nil, nil, fmt.Errorf("the answer has more than %d MiB; ask for less", maxAnswer>>20)
-	}
-	return answer, data, nil
+	return answer, nil
 }
 
 // parse reads an answer of the API (Prometheus, HTTP API, format overview).

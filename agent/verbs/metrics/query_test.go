@@ -241,8 +241,17 @@ func TestThePageHasBounds(t *testing.T) {
 			_, _ = w.Write(make([]byte, 1<<20))
 		}
 	})
-	_, _, err = s.page(map[string]string{"path": "/vmui/"})
+	parts, _, err = s.page(map[string]string{"path": "/vmui/"})
 	require.ErrorContains(t, err, "the answer has more than 32 MiB")
+	require.Len(t, parts, maxAnswer/maxPart, "what came before was handed out")
+
+	// The store has gone in the middle of its answer.
+	cut := newStore(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		fmt.Fprint(w, "half")
+	})
+	_, _, err = cut.page(map[string]string{"path": "/vmui/"})
+	require.ErrorContains(t, err, "read what the store answers: unexpected EOF")
 
 	s.cluster.Members = nil
 	_, _, err = s.page(map[string]string{"path": "/vmui/"})
