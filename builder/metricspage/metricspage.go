@@ -90,6 +90,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/vmui/", http.StatusSeeOther)
 		return
 	}
+	// Cookies are for all ports of an address: pages of other programs on this machine would have it sent, too.
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+		http.Error(w, "another page asks for it", http.StatusForbidden)
+		return
+	}
 	if c, err := r.Cookie(s.cookie()); err != nil || !s.known(c.Value) {
 		http.Error(w, "open the address that spore metrics --page has printed", http.StatusForbidden)
 		return

@@ -43,6 +43,14 @@ func with(token string) func(*http.Request) {
 	return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: "spore-metrics-4711", Value: token}) }
 }
 
+// from has the cookie, and a browser that says whose page asks.
+func from(token, site string) func(*http.Request) {
+	return func(r *http.Request) {
+		with(token)(r)
+		r.Header.Set("Sec-Fetch-Site", site)
+	}
+}
+
 func text(t *testing.T, r *http.Response) string {
 	t.Helper()
 	var b strings.Builder
@@ -67,6 +75,9 @@ func TestABrowserWithTheAddressSeesThePage(t *testing.T) {
 	require.Contains(t, text(t, r), "<p>graph")
 	require.Equal(t, "text/html", r.Header.Get("Content-Type"))
 	require.Contains(t, r.Header.Get("Content-Security-Policy"), "connect-src 'self'")
+	for _, site := range []string{"same-origin", "none"} {
+		require.Equal(t, http.StatusSeeOther, ask(h, "GET", "/", from(token, site)).StatusCode, site)
+	}
 	require.Equal(t, []nodeapi.Order{{Arguments: map[string]string{"path": "/vmui/", "query": "g0.expr=up"}}}, asked)
 }
 
@@ -88,6 +99,8 @@ func TestWhoeverDoesNotHaveTheAddressIsRefused(t *testing.T) {
 		"another entrance":                {"GET", "/" + other, nil, 403},
 		"a name that leads here":          {"GET", "/" + token, func(r *http.Request) { r.Host = "evil.example:4711" }, 421},
 		"a name with the cookie":          {"GET", "/vmui/", func(r *http.Request) { with(token)(r); r.Host = "localhost:4711" }, 421},
+		"a page of another port":          {"GET", "/api/v1/query?query=up", from(token, "same-site"), 403},
+		"a page of the web":               {"GET", "/api/v1/query?query=up", from(token, "cross-site"), 403},
 		"something to write":              {"POST", "/api/v1/query", with(token), 405},
 		"something to delete":             {"DELETE", "/vmui/", with(token), 405},
 		"samples":                         {"GET", "/api/v1/import/prometheus", with(token), 404},
