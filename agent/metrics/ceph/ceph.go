@@ -139,7 +139,8 @@ func (c *Ceph) command(ctx context.Context, commands string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, c.root.At(program), "-c", c.root.At(folder+"/ceph.conf"), "-n", "client.admin",
 		"--connect-timeout", connectBound, "--format", "json")
 	cmd.Env = []string{
-		"PATH=/usr/sbin:/usr/bin", "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1", "PYTHONPYCACHEPREFIX=" + folder + "/python",
+		"PATH=/usr/sbin:/usr/bin", "HOME=/nonexistent", "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1",
+		"PYTHONPYCACHEPREFIX=" + folder + "/python",
 	}
 	cmd.Stdin, cmd.WaitDelay = strings.NewReader(commands), time.Second
 	out, said := &limited{left: maxAnswer}, &limited{left: 1 << 10}
