@@ -54,6 +54,15 @@ func TestMetricsOfABroker(t *testing.T) {
 	}, 30*time.Second, time.Second, "mosquitto counts every ten seconds")
 	require.Equal(t, 1, strings.Count(b.log.String(), "u'"+mqtt.MetricsUser+"'"), "one connection for all questions")
 
+	saves := func() int { return strings.Count(b.log.String(), "Saving in-memory database") }
+	require.Positive(t, saves(), "it saves when somebody subscribes")
+	before := saves()
+	for range 12 { // It tells of itself every ten seconds.
+		measure()
+		time.Sleep(time.Second)
+	}
+	require.Equal(t, before, saves(), "what the collector is sent costs the disk nothing")
+
 	password, err := os.ReadFile(filepath.Join(b.dir, mqtt.MetricsPassword))
 	require.NoError(t, err)
 	b.passwords[mqtt.MetricsUser] = string(password)
