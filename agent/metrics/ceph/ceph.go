@@ -39,9 +39,10 @@ const (
 	connectBound = "4"
 )
 
-// Bounds: maxAnswer in bytes of all answers; maxOSDs, maxPools and maxChecks are how many are told one by one.
+// Bounds: maxAnswer in bytes of all answers; maxMons and those below it are how many are told one by one.
 const (
 	maxAnswer = 8 << 20
+	maxMons   = 100
 	maxOSDs   = 2000
 	maxPools  = 500
 	maxChecks = 100
@@ -242,8 +243,9 @@ func tell(answers []byte, into *family.Sink) error {
 	}
 	into.Add("ceph_health_status", value)
 	tellStatus(s, into)
-	for _, m := range mons.Mons {
-		into.Flag("ceph_mon_quorum_status", slices.Contains(mons.Quorum, m.Rank), "mon."+m.Name)
+	quorum := mons.Quorum[:min(len(mons.Quorum), maxMons)]
+	for _, m := range mons.Mons[:min(len(mons.Mons), maxMons)] {
+		into.Flag("ceph_mon_quorum_status", slices.Contains(quorum, m.Rank), "mon."+m.Name)
 	}
 	for _, o := range osds.OSDs[:min(len(osds.OSDs), maxOSDs)] {
 		name := "osd." + strconv.Itoa(o.OSD)

@@ -1,9 +1,12 @@
 package ceph
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +140,32 @@ func TestAnAnswerHasABound(t *testing.T) {
 	require.Equal(t, 2, n, "the program is not stopped by it")
 	require.True(t, l.full)
 	require.Equal(t, "abc", l.String())
+}
+
+func TestOneAnswerHasBoundsOfWhatIsToldOneByOne(t *testing.T) {
+	many := func(n int, of func(int) string) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString("," + of(i))
+		}
+		return b.String()[1:]
+	}
+	answer := fmt.Sprintf(`{"health":{"status":"HEALTH_OK","checks":{%s}}}{"mons":[%s],"quorum":[%s]}{"osds":[%s]}{"pools":[%s]}`,
+		many(maxChecks+1, func(i int) string { return fmt.Sprintf(`"C%d":{}`, i) }),
+		many(3000, func(i int) string { return fmt.Sprintf(`{"rank":%d,"name":"m%d"}`, i, i) }),
+		many(3000, strconv.Itoa),
+		many(maxOSDs+1, func(i int) string { return fmt.Sprintf(`{"osd":%d}`, i) }),
+		many(maxPools+1, func(i int) string { return fmt.Sprintf(`{"id":%d,"name":"p%d"}`, i, i) }))
+	s := family.NewSink(Families())
+	require.NoError(t, tell([]byte(answer), s))
+	all, errs := s.Families()
+	require.Empty(t, errs)
+	for _, f := range all {
+		most := map[string]int{
+			"ceph_health_detail": maxChecks, "ceph_mon_quorum_status": maxMons, "ceph_osd_up": maxOSDs, "ceph_osd_in": maxOSDs,
+		}[f.GetName()]
+		require.LessOrEqual(t, len(f.Metric), cmp.Or(most, maxPools), f.GetName())
+	}
 }
 
 func TestAProgramThatHangsOrFailsIsAnError(t *testing.T) {
