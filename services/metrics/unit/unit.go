@@ -28,6 +28,8 @@ type Options struct {
 	// Look is how long lies between two looks at the data, and Pause how long the store runs at least before it is ended
 	// for their sake; tests have other times than Usual.
 	Look, Pause time.Duration
+	// Patience is how long the store has to end; without a bound when 0.
+	Patience time.Duration
 	// Floor and Enough are those of room.Limits.
 	Floor, Enough uint64
 }
@@ -37,7 +39,7 @@ type Options struct {
 func Usual(dir string, bytes uint64, program []string) Options {
 	return Options{
 		Dir: dir, Bytes: bytes, Program: program, Log: os.Stderr, Look: 30 * time.Second, Pause: 10 * time.Minute,
-		Floor: 640 << 20, Enough: 1 << 30,
+		Patience: time.Minute, Floor: 640 << 20, Enough: 1 << 30,
 	}
 }
 
@@ -74,7 +76,7 @@ func (o Options) once(ctx context.Context, limits room.Limits, say func(string))
 		case err := <-ended:
 			return false, errors.Join(errors.New("the store has ended"), err)
 		case <-ctx.Done():
-			return false, end(cmd, ended)
+			return false, o.end(cmd, ended)
 		case <-looks.C:
 		}
 		if time.Since(began) < o.Pause {
@@ -86,18 +88,28 @@ func (o Options) once(ctx context.Context, limits room.Limits, say func(string))
 			say(problem)
 		}
 		if over {
-			return true, end(cmd, ended)
+			return true, o.end(cmd, ended)
 		}
 	}
 }
 
-// end has the store write what it has in memory, and waits for it.
-func end(cmd *exec.Cmd, ended <-chan error) error {
+// end has the store write what it has in memory, and waits for it. One that does not end is killed: the unit begins anew.
+func (o Options) end(cmd *exec.Cmd, ended <-chan error) error {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("end the store: %w", err)
 	}
-	if err := <-ended; err != nil {
-		return fmt.Errorf("the store was told to end: %w", err)
+	var late <-chan time.Time
+	if o.Patience > 0 {
+		late = time.After(o.Patience)
 	}
-	return nil
+	select {
+	case err := <-ended:
+		if err != nil {
+			return fmt.Errorf("the store was told to end: %w", err)
+		}
+		return nil
+	case <-late:
+		killed := cmd.Process.Kill()
+		return errors.Join(fmt.Errorf("the store was told to end, and did not within %s", o.Patience), killed, <-ended)
+	}
 }

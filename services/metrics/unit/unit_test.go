@@ -63,6 +63,15 @@ func TestAStoreThatEndsByItselfIsAnError(t *testing.T) {
 	require.ErrorContains(t, Run(t.Context(), o, func(string) {}), "start the store: ")
 }
 
+func TestAStoreThatDoesNotEndForRoomIsKilled(t *testing.T) {
+	o, starts := store(t)
+	o.Program[2] = strings.Replace(o.Program[2], "exit 0", ":", 1)
+	o.Bytes, o.Patience = 20<<10, 50*time.Millisecond
+	err := Run(t.Context(), o, func(string) {})
+	require.EqualError(t, err, "the store was told to end, and did not within 50ms\nsignal: killed")
+	require.Equal(t, 1, starts())
+}
+
 func TestAStoreThatCannotMakeRoomStartsAllTheSame(t *testing.T) {
 	o, starts := store(t)
 	require.NoError(t, os.WriteFile(filepath.Join(o.Dir, "data/small/2026_11/parts.json"), []byte("["), 0o600))
