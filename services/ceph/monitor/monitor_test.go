@@ -650,3 +650,18 @@ func FuzzKeyMade(f *testing.F) {
 }
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+func TestAMonitorThatHangsIsAskedAsLongAsWhoAsksWaits(t *testing.T) {
+	dir, err := os.MkdirTemp("", "mon") // The path of a socket has at most 107 bytes.
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l, err := net.Listen("unix", filepath.Join(dir, "mon.a.asok")) // Nobody takes the connection.
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	_, err = Status(ctx, filepath.Join(dir, "mon.a.asok"))
+	require.ErrorContains(t, err, "i/o timeout")
+	require.Less(t, time.Since(begun), socketBound)
+}

@@ -28,7 +28,11 @@ func ask(ctx context.Context, path, command string) ([]byte, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(socketBound)); err != nil {
+	until := time.Now().Add(socketBound)
+	if end, ok := ctx.Deadline(); ok && end.Before(until) {
+		until = end
+	}
+	if err := conn.SetDeadline(until); err != nil {
 		return nil, err
 	}
 	request, err := json.Marshal(map[string]string{"prefix": command, "format": "json"})
