@@ -27,9 +27,10 @@ import (
 const (
 	// patience is how long a message may take to be delivered. Alertmanager waits for 20 s.
 	patience = 15 * time.Second
-	// most is how many messages are under way; who comes then is told to come again.
-	most = 16
-	// quiet is for how long the same complaint is not repeated: Alertmanager asks again every few seconds.
+	// most is how many messages are under way to one receiver; who comes then is told to come again. A receiver that
+	// does not answer holds up no other, and not the heartbeat.
+	most = 4
+	// quiet is for how long nothing more is said about the same receiver: Alertmanager asks again every few seconds.
 	quiet = time.Minute
 	// maxSecret bounds a file of a secret.
 	maxSecret = 4 << 10
@@ -40,17 +41,23 @@ type Bridge struct {
 	config bridge.Config
 	now    func() time.Time
 	log    func(string)
-	slots  chan struct{}
+	// slots are those of each path.
+	slots map[string]chan struct{}
 
 	mu sync.Mutex
-	// said is when the last complaint was in the log, and what it was.
-	said     time.Time
-	saidWhat string
+	// said is when the last complaint about a path was in the log; "" is for all that are none.
+	said map[string]time.Time
 }
 
 // New makes a bridge. log takes a line for people.
 func New(c bridge.Config, now func() time.Time, log func(string)) *Bridge {
-	return &Bridge{config: c, now: now, log: log, slots: make(chan struct{}, most)}
+	b := &Bridge{config: c, now: now, log: log, said: map[string]time.Time{}, slots: map[string]chan struct{}{
+		bridge.HeartbeatPath: make(chan struct{}, most),
+	}}
+	for name := range c.Receivers {
+		b.slots[bridge.ReceiverPath+name] = make(chan struct{}, most)
+	}
+	return b
 }
 
 // Serve answers until the context ends.
@@ -74,67 +81,69 @@ func (b *Bridge) Serve(ctx context.Context, l net.Listener) error {
 // ServeHTTP takes one message.
 func (b *Bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := b.known(r); err != nil {
-		b.answer(w, http.StatusUnauthorized, err)
+		b.refuse(w, "", http.StatusUnauthorized, err)
+		return
+	}
+	path := r.URL.Path
+	slots, found := b.slots[path]
+	if !found {
+		b.refuse(w, "", http.StatusNotFound, fmt.Errorf("there is nothing at %.64q", path))
 		return
 	}
 	if r.Method != http.MethodPost {
-		b.answer(w, http.StatusMethodNotAllowed, fmt.Errorf("the method %.16q is not POST", r.Method))
+		b.refuse(w, path, http.StatusMethodNotAllowed, fmt.Errorf("the method %.16q is not POST", r.Method))
 		return
 	}
 	select {
-	case b.slots <- struct{}{}:
-		defer func() { <-b.slots }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 	default:
-		b.answer(w, http.StatusServiceUnavailable, fmt.Errorf("%d messages are under way", most))
+		err := fmt.Errorf("%d messages for %s are under way, and one more waits", most, path)
+		b.refuse(w, path, http.StatusServiceUnavailable, err)
 		return
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, notice.MaxSize))
 	if err != nil {
-		b.answer(w, http.StatusBadRequest, fmt.Errorf("read the message: %w", err))
+		b.refuse(w, path, http.StatusBadRequest, fmt.Errorf("read the message for %s: %w", path, err))
 		return
 	}
 	alerts, err := notice.Parse(data)
 	if err != nil {
-		b.answer(w, http.StatusBadRequest, err)
+		b.refuse(w, path, http.StatusBadRequest, fmt.Errorf("for %s: %w", path, err))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	if r.URL.Path == bridge.HeartbeatPath {
+	if path == bridge.HeartbeatPath {
 		err = b.heartbeat(ctx, alerts)
-	} else if name, is := strings.CutPrefix(r.URL.Path, bridge.ReceiverPath); is {
-		to, found := b.config.Receivers[name]
-		if !found {
-			b.answer(w, http.StatusNotFound, fmt.Errorf("there is no receiver %.64q", name))
-			return
-		}
-		if err = b.tell(ctx, to, alerts); err != nil {
+	} else {
+		name := strings.TrimPrefix(path, bridge.ReceiverPath)
+		if err = b.tell(ctx, b.config.Receivers[name], alerts); err != nil {
 			err = fmt.Errorf("tell %s: %w", name, err)
 		}
-	} else {
-		b.answer(w, http.StatusNotFound, fmt.Errorf("there is nothing at %.64q", r.URL.Path))
-		return
 	}
 	if err != nil {
-		b.answer(w, http.StatusBadGateway, err)
+		b.refuse(w, path, http.StatusBadGateway, err)
 	}
 }
 
-// answer refuses a message, and says why in the log.
-func (b *Bridge) answer(w http.ResponseWriter, code int, err error) {
-	b.complain(notice.Text(err.Error(), 1024))
+// refuse refuses a message, and says why in the log.
+func (b *Bridge) refuse(w http.ResponseWriter, path string, code int, err error) {
+	b.complain(path, notice.Text(err.Error(), 1024))
 	http.Error(w, http.StatusText(code), code)
 }
 
-// complain logs a text that was not the last one within the last minute.
-func (b *Bridge) complain(text string) {
+// complain logs a text when nothing was in the log about its path within the last minute. Texts of one trouble differ,
+// such as by the port of a connection, so that they do not tell whether it is the same one.
+func (b *Bridge) complain(path, text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	if since := now.Sub(b.said); text == b.saidWhat && since >= 0 && since < quiet {
+	last, before := b.said[path]
+	if since := now.Sub(last); before && since >= 0 && since < quiet {
 		return
 	}
-	b.said, b.saidWhat = now, text
+	b.said[path] = now
 	b.log(text)
 }
 

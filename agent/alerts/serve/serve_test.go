@@ -71,37 +71,80 @@ func TestWhoIsRefused(t *testing.T) {
 		"without a password":      {"POST", "/receivers/log", "", firing, 401, "somebody asks without the password of Alertmanager"},
 		"with another password":   {"POST", "/receivers/log", "x", firing, 401, "somebody asks without"},
 		"by GET":                  {"GET", "/receivers/log", "swordfish", "", 405, `the method "GET" is not POST`},
-		"a receiver that is none": {"POST", "/receivers/x", "swordfish", firing, 404, `there is no receiver "x"`},
+		"a receiver that is none": {"POST", "/receivers/x", "swordfish", firing, 404, `there is nothing at "/receivers/x"`},
 		"a place that is none":    {"POST", "/x", "swordfish", firing, 404, `there is nothing at "/x"`},
 		"nonsense":                {"POST", "/receivers/log", "swordfish", "{", 400, "the message is malformed"},
-		"too much":                {"POST", "/receivers/log", "swordfish", strings.Repeat(" ", notice.MaxSize+1), 400, "read the message: "},
+		"too much":                {"POST", "/receivers/log", "swordfish", strings.Repeat(" ", notice.MaxSize+1), 400, "read the message for /receivers/log: "},
 		"nobody is there":         {"POST", "/receivers/gone", "swordfish", firing, 502, "tell gone: connect to the syslog server: "},
 		"no password for MQTT":    {"POST", "/receivers/plc", "swordfish", firing, 502, "tell plc: read a secret: "},
 	} {
 		log.Reset()
-		b.saidWhat = ""
+		clear(b.said)
 		require.Equal(t, tt.want, ask(b, tt.method, tt.path, tt.password, tt.body), name)
 		require.Contains(t, log.String(), tt.says, name)
 		require.NotContains(t, log.String(), "swordfish", name)
 	}
 }
 
-func TestTheSameComplaintIsInTheLogOnceAMinute(t *testing.T) {
-	b, _, log := bridged(t, nil)
+func TestTheLogHasOneComplaintAMinuteOfEachReceiver(t *testing.T) {
+	b, _, log := bridged(t, func(c *bridge.Config) {
+		for _, name := range []string{"one", "two"} {
+			c.Receivers[name] = bridge.Receiver{Syslog: &bridge.Syslog{Address: "127.0.0.1:1", Transport: "tcp"}}
+		}
+	})
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	b.now = func() time.Time { return now }
-	for range 3 {
-		require.Equal(t, 404, ask(b, "POST", "/receivers/x", "swordfish", firing))
+	lines := func() int { return strings.Count(log.String(), "\n") }
+	for i := range 3 {
+		require.Equal(t, 502, ask(b, "POST", "/receivers/one", "swordfish", firing))
+		require.Equal(t, 502, ask(b, "POST", "/receivers/two", "swordfish", firing))
+		require.Equal(t, 404, ask(b, "POST", "/receivers/"+strings.Repeat("x", i+1), "swordfish", firing))
+		require.Equal(t, 401, ask(b, "POST", "/receivers/one", "", firing))
 	}
-	require.Equal(t, 1, strings.Count(log.String(), "\n"))
-	require.Equal(t, 404, ask(b, "POST", "/receivers/y", "swordfish", firing))
-	require.Equal(t, 2, strings.Count(log.String(), "\n"), "another one")
+	require.Equal(t, 3, lines(), log.String())
 	now = now.Add(time.Minute)
-	require.Equal(t, 404, ask(b, "POST", "/receivers/y", "swordfish", firing))
-	require.Equal(t, 3, strings.Count(log.String(), "\n"))
+	require.Equal(t, 502, ask(b, "POST", "/receivers/two", "swordfish", firing))
+	require.Equal(t, 4, lines())
 	now = now.Add(-time.Hour)
-	require.Equal(t, 404, ask(b, "POST", "/receivers/y", "swordfish", firing))
-	require.Equal(t, 4, strings.Count(log.String(), "\n"), "the clock was set back")
+	require.Equal(t, 502, ask(b, "POST", "/receivers/two", "swordfish", firing))
+	require.Equal(t, 5, lines(), "the clock was set back")
+}
+
+func TestAReceiverThatHangsHoldsUpNoOther(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { silent.Close() })
+	beats := make(chan struct{}, 1)
+	watch := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { beats <- struct{}{} }))
+	t.Cleanup(watch.Close)
+	b, _, _ := bridged(t, func(c *bridge.Config) {
+		c.Receivers["hangs"] = bridge.Receiver{Syslog: &bridge.Syslog{Address: silent.Addr().String(), Transport: "tls"}}
+		c.Heartbeat = &bridge.Heartbeat{HTTP: &bridge.HTTP{URL: watch.URL}}
+	})
+	ctx, over := context.WithCancel(t.Context())
+	ended := make(chan struct{}, most)
+	for range most {
+		go func() {
+			r := httptest.NewRequestWithContext(ctx, "POST", "/receivers/hangs", strings.NewReader(firing))
+			r.Header.Set("Authorization", "Bearer swordfish")
+			b.ServeHTTP(httptest.NewRecorder(), r)
+			ended <- struct{}{}
+		}()
+	}
+	for range most {
+		c, err := silent.Accept() // It is asked, and never answers.
+		require.NoError(t, err)
+		defer c.Close()
+	}
+	require.Equal(t, 503, ask(b, "POST", "/receivers/hangs", "swordfish", firing))
+	require.Equal(t, 200, ask(b, "POST", "/receivers/log", "swordfish", firing))
+	watchdog := `{"version":"4","alerts":[{"status":"firing","labels":{"alertname":"Watchdog"}}]}`
+	require.Equal(t, 200, ask(b, "POST", "/heartbeat", "swordfish", watchdog))
+	require.Len(t, beats, 1)
+	over()
+	for range most {
+		<-ended
+	}
 }
 
 func TestTheHeartbeatIsThatOfTheRuleThatAlwaysFires(t *testing.T) {
