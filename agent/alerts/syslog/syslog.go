@@ -5,8 +5,11 @@ package syslog
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +22,8 @@ const (
 	facility = 3
 	// maxLine is what every receiver of UDP should take (RFC 5426, section 3.2); more of a line is cut.
 	maxLine = 2048
+	// objection is how long a server has to refuse lines.
+	objection = 2 * time.Second
 	// application is APP-NAME, message MSGID, and element SD-ID. 32473 is the number of examples (RFC 5612): the project
 	// has none.
 	application, message, element = "spore-alerts", "alert", "alert@32473"
@@ -106,10 +111,27 @@ func (s Server) Send(ctx context.Context, lines [][]byte) error {
 			return fmt.Errorf("send to the syslog server: %w", err)
 		}
 	}
-	if err := c.Close(); err != nil {
-		return fmt.Errorf("send to the syslog server: %w", err)
+	if half, is := c.(interface{ CloseWrite() error }); is {
+		if err := taken(c, half.CloseWrite); err != nil {
+			return fmt.Errorf("send to the syslog server: %w", err)
+		}
 	}
 	return nil
+}
+
+// taken ends a connection, and hears a server that refuses what it was sent: it says so only after a client has sent,
+// such as one that wants a certificate of the client (TLS 1.3), or one that has ended. A server that says nothing for
+// some time has nothing against it.
+func taken(c net.Conn, end func() error) error {
+	ended := end()
+	if err := c.SetReadDeadline(time.Now().Add(objection)); err != nil {
+		return errors.Join(ended, err)
+	}
+	_, err := io.CopyN(io.Discard, c, maxLine)
+	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return ended
+	}
+	return errors.Join(err, ended)
 }
 
 func (s Server) dial(ctx context.Context) (net.Conn, error) {

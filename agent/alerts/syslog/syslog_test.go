@@ -92,6 +92,31 @@ func TestTLSWantsTheServersCertificate(t *testing.T) {
 	require.Empty(t, <-got)
 }
 
+// In TLS 1.3 a client has sent everything before it hears that the server wants a certificate of it.
+func TestAServerThatRefusesAfterwards(t *testing.T) {
+	ca, err := testca.New("log")
+	require.NoError(t, err)
+	certificate, key, err := ca.Server("127.0.0.1")
+	require.NoError(t, err)
+	pair, err := tls.X509KeyPair(certificate, key)
+	require.NoError(t, err)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.Pool(),
+	})
+	require.NoError(t, err)
+	go all(l)
+	s := Server{Address: l.Addr().String(), Transport: "tls", TLS: &tls.Config{RootCAs: ca.Pool()}}
+	require.ErrorContains(t, s.Send(within(t), [][]byte{[]byte("one")}), "send to the syslog server: ")
+}
+
+func TestAServerThatSaysNothingHasTheLines(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	s := Server{Address: l.Addr().String(), Transport: "tcp"}
+	require.NoError(t, s.Send(within(t), [][]byte{[]byte("one")}), "nobody accepts the connection or closes it")
+}
+
 func TestServersThatAreNone(t *testing.T) {
 	for name, s := range map[string]Server{
 		"nobody listens":       {Address: "127.0.0.1:1", Transport: "tcp"},
