@@ -20,6 +20,10 @@ import (
 // MaxPayload bounds a message in bytes.
 const MaxPayload = 64 << 10
 
+// ahead is how many messages are sent before the first of them is acknowledged: a broker that is far away takes many
+// within the time that there is for them.
+const ahead = 16
+
 // Types of packets, with their fixed flags (MQTT 3.1.1, section 2.2).
 const (
 	connect    = 0x10
@@ -92,25 +96,45 @@ func talk(c net.Conn, b Broker, messages []Message) error {
 		}
 		return fmt.Errorf("the broker refuses with code %d", code)
 	}
-	for i, m := range messages {
-		id := uint16(i%0xffff) + 1
-		p, err := publication(m, id)
+	// A broker acknowledges messages in their order (section 4.6).
+	acknowledged := 0
+	for sent, m := range messages {
+		for sent-acknowledged >= ahead {
+			if err := acknowledgement(r, acknowledged); err != nil {
+				return err
+			}
+			acknowledged++
+		}
+		p, err := publication(m, number(sent))
 		if err != nil {
 			return err
 		}
 		if _, err := c.Write(p); err != nil {
 			return err
 		}
-		got, err := answer(r, puback)
-		if err != nil {
+	}
+	for ; acknowledged < len(messages); acknowledged++ {
+		if err := acknowledgement(r, acknowledged); err != nil {
 			return err
-		}
-		if got != id {
-			return fmt.Errorf("the broker has message %d, and was sent message %d", got, id)
 		}
 	}
 	_, err = c.Write([]byte{disconnect, 0})
 	return err
+}
+
+// number is that of message i, which is never 0.
+func number(i int) uint16 { return uint16(i%0xffff) + 1 }
+
+// acknowledgement reads that the broker has message i.
+func acknowledgement(r io.Reader, i int) error {
+	got, err := answer(r, puback)
+	if err != nil {
+		return err
+	}
+	if want := number(i); got != want {
+		return fmt.Errorf("the broker has message %d, and was sent message %d", got, want)
+	}
+	return nil
 }
 
 // hello is a CONNECT with a clean session (section 3.1).

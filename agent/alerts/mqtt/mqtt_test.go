@@ -65,6 +65,72 @@ func TestAMessageIsThereWhenTheBrokerSaysSo(t *testing.T) {
 	require.True(t, bytes.HasSuffix(got, []byte{disconnect, 0}))
 }
 
+// slow is a broker that acknowledges each message some time after it came, as one that is far away does.
+func slow(t *testing.T, delay time.Duration) (Broker, func() int) {
+	t.Helper()
+	ca, err := testca.New("broker")
+	require.NoError(t, err)
+	certificate, key, err := ca.Server("127.0.0.1")
+	require.NoError(t, err)
+	pair, err := tls.X509KeyPair(certificate, key)
+	require.NoError(t, err)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	taken := make(chan int, 1)
+	go func() {
+		n := 0
+		defer func() { taken <- n }()
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		packets := make(chan byte, 1000)
+		go func() {
+			defer close(packets)
+			for {
+				var head [2]byte // Each packet of this test is shorter than 128 bytes.
+				if _, err := io.ReadFull(c, head[:]); err != nil {
+					return
+				}
+				if _, err := io.CopyN(io.Discard, c, int64(head[1])); err != nil {
+					return
+				}
+				packets <- head[0] & 0xf0
+			}
+		}()
+		for kind := range packets {
+			switch kind {
+			case connect:
+				_, _ = c.Write(welcome)
+			case publish:
+				if n%ahead == 0 {
+					time.Sleep(delay)
+				}
+				n++
+				_, _ = c.Write([]byte{puback, 2, byte(n >> 8), byte(n)})
+			}
+		}
+	}()
+	return Broker{Address: l.Addr().String(), TLS: &tls.Config{RootCAs: ca.Pool()}}, func() int { return <-taken }
+}
+
+func TestManyMessagesWaitForABrokerTogether(t *testing.T) {
+	b, taken := slow(t, 20*time.Millisecond)
+	messages := make([]Message, 200)
+	for i := range messages {
+		messages[i] = Message{Topic: "plant/a", Payload: []byte("x")}
+	}
+	require.NoError(t, Publish(within(t, 10*time.Second), b, messages))
+	require.Equal(t, len(messages), taken())
+
+	// It acknowledges nothing until it has as many as are sent ahead.
+	together, heard := fake(t, welcome)
+	require.Error(t, Publish(within(t, 500*time.Millisecond), together, messages))
+	require.Equal(t, ahead, bytes.Count(heard(), []byte("plant/a")))
+}
+
 func TestBrokersThatDoNotTakeAMessage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		says []byte
