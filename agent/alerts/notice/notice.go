@@ -85,10 +85,11 @@ func Parse(data []byte) ([]Alert, error) {
 	return out, nil
 }
 
-// Text is a text as it may stand in one line: valid UTF-8 without control characters, and of at most that many bytes.
+// Text is a text as it may stand in one line: valid UTF-8 of at most that many bytes, without control characters and
+// without those that change the direction of what follows on a screen.
 func Text(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
 			return ' '
 		}
 		return r

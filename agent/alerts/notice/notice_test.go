@@ -57,9 +57,9 @@ func TestHostileLabelsAreHeldToBounds(t *testing.T) {
 	}
 	long := strings.Repeat("ä", 4000)
 	got, err := Parse([]byte(`{"version":"4","alerts":[{"status":"firing","labels":{` + labels.String() +
-		`"alertname":"a\nb\u0000c\u2028d"},"annotations":{"summary":"` + long + `"}}]}`))
+		`"alertname":"a\nb\u0000c\u2028d\u202ee"},"annotations":{"summary":"` + long + `"}}]}`))
 	require.NoError(t, err)
-	require.Equal(t, "a b c d", got[0].Name)
+	require.Equal(t, "a b c d e", got[0].Name)
 	require.Len(t, got[0].Labels, maxLabels)
 	require.Equal(t, long[:maxText], got[0].Summary)
 }
