@@ -240,15 +240,16 @@ func peers(in rendering.Input, files map[string]rendering.File) error {
 			return fmt.Errorf("the authority of Alertmanagers: %w", err)
 		}
 		own := net.JoinHostPort(in.Addresses[0].String(), strconv.Itoa(metrics.PortPeers))
+		var full string
 		words = []string{
 			"--cluster.listen-address=" + own, "--cluster.advertise-address=" + own, "--cluster.label=" + in.Cluster.ID,
 			"--cluster.tls-config=" + filepath.Join(in.Dir, "peers.yml"),
 		}
 		for _, name := range others {
-			full := strings.TrimSuffix(hosts.Canonical(rendering.Absolute(name, in.Cluster.Domain), in.Cluster.Domain), ".")
+			full = strings.TrimSuffix(hosts.Canonical(rendering.Absolute(name, in.Cluster.Domain), in.Cluster.Domain), ".")
 			words = append(words, "--cluster.peer="+net.JoinHostPort(full, strconv.Itoa(metrics.PortPeers)))
 		}
-		if files["peers.yml"], err = peersTLS(in); err != nil {
+		if files["peers.yml"], err = peersTLS(in, full); err != nil {
 			return err
 		}
 		files[peersCA] = rendering.File{Data: authority, Mode: 0o644}
@@ -259,8 +260,9 @@ func peers(in rendering.Input, files map[string]rendering.File) error {
 	return err
 }
 
-// peersTLS has both ends of a connection show a certificate (Alertmanager, high availability, TLS).
-func peersTLS(in rendering.Input) (rendering.File, error) {
+// peersTLS has both ends of a connection show a certificate (Alertmanager, high availability, TLS). Alertmanager calls
+// the other one by its address, which is in no certificate of a node that gets it by DHCP: the name is what counts.
+func peersTLS(in rendering.Input, other string) (rendering.File, error) {
 	ca := filepath.Join(in.Dir, peersCA)
 	cert, key := in.SecretPath(metrics.PeersCertificate), in.SecretPath(metrics.PeersKey)
 	for _, ref := range []string{metrics.PeersCertificate, metrics.PeersKey} {
@@ -273,7 +275,9 @@ func peersTLS(in rendering.Input) (rendering.File, error) {
 			"cert_file": cert, "key_file": key, "client_ca_file": ca, "client_auth_type": "RequireAndVerifyClientCert",
 			"min_version": "TLS13",
 		},
-		"tls_client_config": map[string]any{"cert_file": cert, "key_file": key, "ca_file": ca, "min_version": "TLS13"},
+		"tls_client_config": map[string]any{
+			"cert_file": cert, "key_file": key, "ca_file": ca, "server_name": other, "min_version": "TLS13",
+		},
 	})
 	return rendering.File{Data: data, Mode: 0o600}, err
 }

@@ -204,6 +204,7 @@ func TestTwoKnowEachOtherByCertificates(t *testing.T) {
     cert_file: /run/credentials/x/secret_alerts-peer-certificate
     key_file: /run/credentials/x/secret_alerts-peer-key
     min_version: TLS13
+    server_name: edge-01.lab.internal
 tls_server_config:
     cert_file: /run/credentials/x/secret_alerts-peer-certificate
     client_auth_type: RequireAndVerifyClientCert
