@@ -336,6 +336,10 @@ func table(m *node.Machine) command.Table {
 			},
 		},
 		{
+			Name: "metrics-ready", About: "wait until this node's store of metrics answers, at most for a minute",
+			Read: plain(m, func(ctx context.Context, m *node.Machine) error { return metricsunit.Ready(ctx, m.Say) }),
+		},
+		{
 			Name:  "ceph",
 			About: "give the storage cluster the keys, settings and pools of ceph.yaml",
 			Read:  plain(m, cephunit.Bootstrap),
