@@ -53,6 +53,7 @@ var badAlerts = []badInput{
 		`services/metrics.yaml:5:31: error: this line holds a URL with a user and password; it would be readable in every image, also in a comment: put it into the bundle and name it by secretRef`,
 		`services/metrics.yaml:6:30: error: the url has no host; write one such as https://shift.plant.example/alerts`,
 		`services/metrics.yaml:7:30: error: it has url and secretURL; write one of them`,
+		`services/metrics.yaml:7:30: warning: the token goes over the network in clear text; write https:// where the server has it`,
 		`services/metrics.yaml:7:89: error: token: secretRef "X" is not the name of a bundle entry; write 1 to 63 lower-case letters, digits and -, such as mqtt-tls-key`,
 	}},
 	{"topics and brokers", receivers("  - {name: a, mqtt: {address: broker, topic: 'plant/#', user: 'a b', password: {secretRef: X}, ca: nonsense}}\n"), []string{

@@ -138,6 +138,9 @@ func checkEndpoint(k *check.Checker, p check.Place, e *Endpoint) {
 	}
 	if e.Token != nil {
 		k.SecretRef(p.Then("token"), "token", *e.Token)
+		if strings.HasPrefix(strings.ToLower(e.URL), "http://") {
+			k.Warningf(p.Then("url"), "the token goes over the network in clear text; write https:// where the server has it")
+		}
 	}
 }
 

@@ -1,5 +1,6 @@
-// Package unit is what victoria-metrics.service runs around the store, and what waits for it: it makes room in its data before it starts, and
-// has it start again when they fill more than they may. The store cannot do that itself (package room).
+// Package unit is what victoria-metrics.service runs around the store: it makes room in its data before it starts, and
+// has it start again when they fill more than they may. The store cannot do that itself (package room). It has what
+// waits for the store, too.
 package unit
 
 import (
