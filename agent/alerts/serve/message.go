@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"spore/agent/alerts/mqtt"
@@ -93,14 +94,19 @@ func (b *Bridge) heartbeat(ctx context.Context, alerts []notice.Alert) error {
 	if err != nil {
 		return fmt.Errorf("internal error: %w", err)
 	}
-	var failed []error
+	// One that hangs takes none of the other one's time.
+	var ways sync.WaitGroup
+	var overMQTT, overHTTP error
 	if to.MQTT != nil {
-		failed = append(failed, b.publish(ctx, *to.MQTT, []mqtt.Message{{Topic: to.MQTT.Topic, Payload: text, Retain: true}}))
+		ways.Go(func() {
+			overMQTT = b.publish(ctx, *to.MQTT, []mqtt.Message{{Topic: to.MQTT.Topic, Payload: text, Retain: true}})
+		})
 	}
 	if to.HTTP != nil {
-		failed = append(failed, post(ctx, *to.HTTP, text))
+		ways.Go(func() { overHTTP = post(ctx, *to.HTTP, text) })
 	}
-	if err := errors.Join(failed...); err != nil {
+	ways.Wait()
+	if err := errors.Join(overMQTT, overHTTP); err != nil {
 		return fmt.Errorf("send the heartbeat: %w", err)
 	}
 	return nil

@@ -176,6 +176,26 @@ func TestTheHeartbeatIsThatOfTheRuleThatAlwaysFires(t *testing.T) {
 	require.NotContains(t, log.String(), "c0ffee", "who knows the URL may send")
 }
 
+func TestAHeartbeatGoesOutWhileTheBrokerHangs(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { silent.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	watch := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() }))
+	t.Cleanup(watch.Close)
+	b, _, _ := bridged(t, func(c *bridge.Config) {
+		c.Heartbeat = &bridge.Heartbeat{
+			HTTP: &bridge.HTTP{URL: watch.URL},
+			MQTT: &bridge.MQTT{Address: silent.Addr().String(), Topic: "beat", PasswordFile: c.PasswordFile},
+		}
+	})
+	before := time.Now()
+	err = b.heartbeat(ctx, []notice.Alert{{Firing: true, Name: "Watchdog"}})
+	require.ErrorContains(t, err, "send the heartbeat: connect to the broker: ")
+	require.Less(t, time.Since(before), patience, "the beat, which ends this, came while the broker hung")
+}
+
 func TestAHeartbeatThatIsNotTaken(t *testing.T) {
 	for code, want := range map[int]string{500: "the HTTP server answers 500", 302: "the HTTP server answers 302"} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
