@@ -106,8 +106,9 @@ type inhibit struct {
 	Equal  []string `yaml:"equal"`
 }
 
-// mostAlerts is how many of a group go out in one message; Alertmanager says how many more there are.
-const mostAlerts = 200
+// mostAlerts is how many of a group go out in one message; Alertmanager says how many more there are. The bridge, which
+// makes a message of each, gets all that a rule may find (vmalert.service), and as many that are over.
+const mostAlerts, mostBridged = 200, 1000
 
 // silentNode is the rule that a node cannot be asked: whatever else one says of it follows.
 const silentNode = "NodeSilent"
@@ -188,7 +189,7 @@ func managerOf(a *metrics.Alerts, secret func(string) string) managerConfig {
 // bridged is a receiver that the bridge reaches.
 func bridged(name, path string, secret func(string) string) receiver {
 	return receiver{Name: name, Webhooks: []webhook{{
-		Resolved: true, Timeout: "20s", Most: mostAlerts,
+		Resolved: true, Timeout: "20s", Most: mostBridged,
 		URL:  "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(metrics.PortBridge)) + path,
 		HTTP: &httpConfig{Authorization: &authorization{secret(metrics.AlertsPassword)}},
 	}}}

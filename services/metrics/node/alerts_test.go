@@ -106,7 +106,7 @@ receivers:
         - send_resolved: true
           url: http://127.0.0.1:9095/heartbeat
           timeout: 20s
-          max_alerts: 200
+          max_alerts: 1000
           http_config:
             authorization:
                 credentials_file: /run/credentials/x/secret_alerts-password
@@ -134,7 +134,7 @@ receivers:
         - send_resolved: true
           url: http://127.0.0.1:9095/receivers/plc
           timeout: 20s
-          max_alerts: 200
+          max_alerts: 1000
           http_config:
             authorization:
                 credentials_file: /run/credentials/x/secret_alerts-password
@@ -144,7 +144,7 @@ receivers:
         - send_resolved: true
           url: http://127.0.0.1:9095/receivers/log
           timeout: 20s
-          max_alerts: 200
+          max_alerts: 1000
           http_config:
             authorization:
                 credentials_file: /run/credentials/x/secret_alerts-password
