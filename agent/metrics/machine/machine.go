@@ -284,6 +284,10 @@ func (m *Machine) disks(into *family.Sink) error {
 // local are the types of file systems that answer whatever the network does.
 var local = []string{"btrfs", "ext4", "squashfs", "tmpfs", "vfat", "xfs"}
 
+// notWritten are the options of file systems that take no writes: mounted so, or stopped by ext4 after an error, which
+// leaves rw as it is (Linux 6.15, fs/ext4/super.c, _ext4_show_options).
+var notWritten = []string{"ro", "emergency_ro", "shutdown"}
+
 // fileSystems asks each local file system once. Mounts of pods are left out, and so are those of units for themselves.
 func (m *Machine) fileSystems(into *family.Sink) error {
 	p, err := m.proc()
@@ -312,7 +316,7 @@ func (m *Machine) fileSystems(into *family.Sink) error {
 			into.Add("node_filesystem_device_error", 1, labels...)
 			continue
 		}
-		_, readOnly := mount.SuperOptions["ro"]
+		readOnly := slices.ContainsFunc(notWritten, func(option string) bool { _, has := mount.SuperOptions[option]; return has })
 		into.Add("node_filesystem_device_error", 0, labels...)
 		into.Flag("node_filesystem_readonly", readOnly, labels...)
 		into.Add("node_filesystem_size_bytes", float64(s.Blocks)*float64(s.Bsize), labels...)

@@ -131,6 +131,7 @@ func TestFileSystemsOfTheNodeAloneAreAsked(t *testing.T) {
 	for i, l := range []string{
 		"/ /dev/root squashfs ro", "/var /dev/vda3 ext4 rw", "/srv /dev/vda3 ext4 rw", "/broken /dev/vdb xfs rw",
 		"/proc proc proc rw", "/device\\040data /dev/vdc ext4 rw", "/var/lib/kubelet/pods/x /dev/rbd0 ext4 rw", "/mnt fs:/ nfs rw", "/run/credentials/x.service x tmpfs rw",
+		"/stopped /dev/vdd ext4 rw,errors=remount-ro,emergency_ro", "/cut /dev/vde ext4 rw,shutdown",
 	} {
 		f := strings.Fields(l)
 		device := i
@@ -144,7 +145,10 @@ func TestFileSystemsOfTheNodeAloneAreAsked(t *testing.T) {
 	require.Equal(t, 40*4096.0, got["node_filesystem_avail_bytes{/dev/vda3,ext4,/var}"])
 	require.Equal(t, 1.0, got["node_filesystem_device_error{/dev/vdb,xfs,/broken}"])
 	require.Equal(t, 0.0, got["node_filesystem_device_error{/dev/vdc,ext4,/device data}"])
-	require.Len(t, got, 7+7+7+1)
+	require.Equal(t, 0.0, got["node_filesystem_readonly{/dev/vda3,ext4,/var}"])
+	require.Equal(t, 1.0, got["node_filesystem_readonly{/dev/vdd,ext4,/stopped}"], "ext4 after an error")
+	require.Equal(t, 1.0, got["node_filesystem_readonly{/dev/vde,ext4,/cut}"])
+	require.Len(t, got, 7+7+7+7+7+1)
 }
 
 func TestBondsTellTheirLegs(t *testing.T) {
