@@ -85,6 +85,9 @@ func (a Alertmanager) Silences(ctx context.Context, r *verbs.Run) (string, error
 	if len(list) > maxSilences {
 		return fmt.Sprintf("%d silences; the first %d are shown", len(list), maxSilences), nil
 	}
+	if len(list) == 1 {
+		return "1 silence", nil
+	}
 	return fmt.Sprintf("%d silences", len(list)), nil
 }
 
