@@ -8,6 +8,7 @@ import (
 	"spore/cluster/alertrules"
 	"spore/cluster/check"
 	"spore/services/metrics"
+	"spore/services/metrics/rules"
 )
 
 // alertsDir holds a plant's own rules of alerts.
@@ -34,7 +35,11 @@ func (l *loader) loadAlerts(c *Config) {
 			c.alertFiles[name] = data
 		}
 	}
-	for _, p := range alertrules.Check(c.alertFiles) {
+	problems, err := alertrules.Check(c.alertFiles)
+	if err != nil {
+		l.add(check.Error, alertsDir, 1, 1, "%v", err)
+	}
+	for _, p := range problems {
 		l.add(check.Error, p.File, p.Line, p.Column, "%s", p.Message)
 	}
 	l.giveAlerts(c)

@@ -369,6 +369,10 @@ func TestPeopleAreToldOfAlerts(t *testing.T) {
 func (a *alerting) runEvaluator(root string) {
 	a.t.Helper()
 	dir := a.files(metrics.Evaluator, "for: 2m", "for: 2s")
+	watchdog := filepath.Join(dir, "rules", "spore-watchdog.yaml")
+	text, err := os.ReadFile(watchdog)
+	require.NoError(a.t, err)
+	require.NoError(a.t, os.WriteFile(watchdog, bytes.ReplaceAll(text, []byte("interval: 30s"), []byte("interval: 1s")), 0o600))
 	args := argumentsOf(a.t, metrics.EvaluatorUnit, strings.NewReplacer(append(a.ports(),
 		"/run/vmalert", dir, "%d", dir, "${VMALERT_EXTERNAL_LABEL}", "cluster="+a.cluster.Name,
 		"-evaluationInterval=30s", "-evaluationInterval=1s", "-rule.evalDelay=30s", "-rule.evalDelay=1s", "-group.maxStartDelay=10s", "-group.maxStartDelay=1s")...))
@@ -376,7 +380,7 @@ func (a *alerting) runEvaluator(root string) {
 	require.Eventually(a.t, func() bool {
 		code, _ := a.ask(a.evaluator, "/api/v1/rules", "")
 		return code == http.StatusOK
-	}, 20*time.Second, 50*time.Millisecond, "vmalert does not answer")
+	}, 20*time.Second, 50*time.Millisecond, "vmalert does not take the rules of the image")
 }
 
 // Two nodes with the role know by gossip what the other one has sent, and talk to nobody else.

@@ -17,6 +17,7 @@ import (
 	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
+	"spore/cluster/facts"
 	"spore/services/metrics"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"
@@ -33,7 +34,7 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alerts [DIR]",
 		Short: "Show the alerts that fire now, and silence them",
-		Long: `Alerts asks the first node with the role ` + metrics.AlertsRole + ` that answers, of the cluster in DIR (configs when left out), which
+		Long: `Alerts asks the first node with the role ` + metrics.AlertsRole + ` that can tell, of the cluster in DIR (configs when left out), which
 alerts fire now. The worst come first; those that are silenced, or held back because another alert explains them, come
 last.
 
@@ -47,7 +48,8 @@ nobody can tell: no node answers, or the alert ` + metrics.Watchdog + `, which a
 			if err != nil {
 				return err
 			}
-			if err := verb.Answering(cmd, c, metrics.AlertsRole); err != nil {
+			answers, err := look(cmd, c, v)
+			if err != nil {
 				return err
 			}
 			if err := verb.Tell(cmd, answers, asJSON, shown(time.Now())); err != nil {
@@ -67,17 +69,17 @@ nobody can tell: no node answers, or the alert ` + metrics.Watchdog + `, which a
 func look(cmd *cobra.Command, c *reach.Cluster, v nodeapi.Verb) ([]reach.Answer[verb.Reply], error) {
 	for left := *c; ; {
 		one := left
-		if err := verb.Answering(cmd, &one, role); err != nil {
+		if err := verb.Answering(cmd, &one, metrics.AlertsRole); err != nil {
 			return nil, err
 		}
 		answers := verb.Ask(cmd, &one, v, verb.Same(nodeapi.Order{}), nil)
 		name := one.Nodes[0].Name
 		left.Nodes = left.Nodes[1+slices.IndexFunc(left.Nodes, func(n facts.Node) bool { return n.Name == name }):]
-		has := func(n facts.Node) bool { return slices.Contains(n.Roles, role) }
+		has := func(n facts.Node) bool { return slices.Contains(n.Roles, metrics.AlertsRole) }
 		if answers[0].Err == nil || cmd.Context().Err() != nil || !slices.ContainsFunc(left.Nodes, has) {
 			return answers, nil
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s; the next node with the role %s is asked\n", name, verb.Words(answers[0].Err.Error()), role)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s; the next node with the role %s is asked\n", name, verb.Words(answers[0].Err.Error()), metrics.AlertsRole)
 	}
 }
 

@@ -192,7 +192,7 @@ func TestWhereAnAlertmanagerIsDownTheNextNodeIsAsked(t *testing.T) {
 			for _, node := range []string{"a", "b", "c"} {
 				n := facts.Node{Name: node}
 				if text, has := c.answers[node]; has {
-					n.Roles = []string{role}
+					n.Roles = []string{metrics.AlertsRole}
 					at[node] = []string{serve(t, ca, node, text)}
 				}
 				cluster.Nodes = append(cluster.Nodes, n)
