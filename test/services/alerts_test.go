@@ -220,20 +220,25 @@ func (a *alerting) runManager(more ...string) {
 	environment, err := os.ReadFile(filepath.Join(dir, "arguments"))
 	require.NoError(a.t, err)
 	words := strings.TrimSpace(strings.TrimPrefix(string(environment), "ARGUMENTS="))
-	root, program := programOfImage(a.t, "/usr/bin/prometheus-alertmanager")
-	args := append([]string{program}, argumentsOf(a.t, metrics.ManagerUnit, strings.NewReplacer(append(a.ports(),
-		"/run/alertmanager", dir, "/var/lib/alertmanager", filepath.Join(dir, "state"), "$ARGUMENTS", words)...))...)
-	// Debian's Alertmanager reads its templates from /usr/share: here it sees that of the image.
-	script := `mount --bind "$0" /usr/share && exec "$@"`
-	inside := []string{"unshare", "--mount"}
-	if os.Getuid() != 0 {
-		inside = append(inside, "--map-root-user")
-	}
-	a.run(append(append(inside, "sh", "-c", script, root.At("/usr/share")), append(args, more...)...)...)
+	args := argumentsOf(a.t, metrics.ManagerUnit, strings.NewReplacer(append(a.ports(),
+		"/run/alertmanager", dir, "/var/lib/alertmanager", filepath.Join(dir, "state"), "$ARGUMENTS", words)...))
+	a.run(append(append(managerOfImage(a.t), args...), more...)...)
 	require.Eventually(a.t, func() bool {
 		code, _ := a.ask(a.manager, "/api/v2/status", "")
 		return code == http.StatusOK
 	}, 20*time.Second, 50*time.Millisecond, "Alertmanager does not answer")
+}
+
+// managerOfImage is how Alertmanager of the image is called. It reads its templates from /usr/share: it sees that of the
+// image there.
+func managerOfImage(t *testing.T) []string {
+	t.Helper()
+	root, program := programOfImage(t, "/usr/bin/prometheus-alertmanager")
+	inside := []string{"unshare", "--mount"}
+	if os.Getuid() != 0 {
+		inside = append(inside, "--map-root-user")
+	}
+	return append(inside, "sh", "-c", `mount --bind "$0" /usr/share && exec "$@"`, root.At("/usr/share"), program)
 }
 
 // ask asks a program of the node with the password of the role. With a text, it posts that.

@@ -192,11 +192,9 @@ func TestAlertsAreShownAndSilenced(t *testing.T) {
 	})
 }
 
-// startAlertmanager runs Debian's program, which wants a password, and returns where it answers.
+// startAlertmanager runs the program of the image, which wants a password, and returns where it answers.
 func startAlertmanager(t *testing.T, password string) string {
 	t.Helper()
-	program, err := exec.LookPath("prometheus-alertmanager")
-	require.NoError(t, err, "run make deps")
 	dir := t.TempDir()
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 	require.NoError(t, err)
@@ -207,8 +205,9 @@ func startAlertmanager(t *testing.T, password string) string {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	at := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	cmd := exec.Command(program, "--config.file=alertmanager.yml", "--web.config.file=web.yml", "--storage.path=data",
+	args := append(managerOfImage(t), "--config.file=alertmanager.yml", "--web.config.file=web.yml", "--storage.path=data",
 		"--web.listen-address="+at, "--cluster.listen-address=")
+	cmd := exec.Command(args[0], args[1:]...)
 	var log bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
