@@ -127,17 +127,11 @@ func TestTheKernelTakesTheAddressAwayWithinItsBound(t *testing.T) {
 				const lifetime = 2 * time.Second
 				var worst time.Duration
 				for _, before := range []time.Duration{0, 10 * time.Millisecond, 25 * time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond} {
-					require.NoError(t, Put(index, ip, int(lifetime/time.Second)))
-					began := time.Now()
-					if before > 0 {
-						time.Sleep(lifetime - before)
-						require.NoError(t, Put(index, other, 3600))
+					late, starved := lateness(t, index, ip, other, lifetime, before)
+					for try := 0; late >= Lateness && starved > starving && try < 5; try++ {
+						t.Logf("%s late, on a machine that had no processor for %s; once more", late, starved.Round(time.Millisecond))
+						late, starved = lateness(t, index, ip, other, lifetime, before)
 					}
-					for there := true; there; time.Sleep(2 * time.Millisecond) {
-						_, there = has(t, ip)
-						require.Less(t, time.Since(began), lifetime+2*Lateness)
-					}
-					late := time.Since(began) - lifetime
 					t.Logf("looked %s before the end: %s late", before, late.Round(time.Millisecond))
 					worst = max(worst, late)
 				}
@@ -146,4 +140,35 @@ func TestTheKernelTakesTheAddressAwayWithinItsBound(t *testing.T) {
 			})
 		})
 	}
+}
+
+// starving is how late a sleep of this process may end. Where it ends later, the machine is so busy that the kernel's own
+// timers are, too, and nothing is learned about Lateness.
+const starving = 30 * time.Millisecond
+
+// lateness is how long an address stays after its lifetime, where the kernel looked at lifetimes just before the end, and
+// how late the sleeps of this process were meanwhile.
+func lateness(
+	t *testing.T, index int, ip, other netip.Addr, lifetime, before time.Duration,
+) (late, starved time.Duration) {
+	t.Helper()
+	const nap = 2 * time.Millisecond
+	require.NoError(t, Put(index, ip, int(lifetime/time.Second)))
+	began := time.Now()
+	sleep := func(d time.Duration) {
+		from := time.Now()
+		time.Sleep(d)
+		starved = max(starved, time.Since(from)-d)
+	}
+	if before > 0 {
+		for time.Since(began) < lifetime-before {
+			sleep(min(nap, lifetime-before-time.Since(began)))
+		}
+		require.NoError(t, Put(index, other, 3600))
+	}
+	for there := true; there; sleep(nap) {
+		_, there = has(t, ip)
+		require.Less(t, time.Since(began), 10*lifetime)
+	}
+	return time.Since(began) - lifetime, starved
 }
