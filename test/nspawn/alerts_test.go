@@ -65,6 +65,8 @@ type shift struct {
 	heartbeats int
 	told       map[string]map[alertKey]bool // by status
 	silent     bool
+	// stopped says that the press, which the plant's own rule looks at, has no metrics.
+	stopped bool
 }
 
 // watch starts what the cluster speaks with.
@@ -76,6 +78,15 @@ func watch(t *testing.T) *shift {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.heartbeats++
+	})
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.stopped {
+			http.Error(w, "the press is off", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "press_strokes_total 7\n")
 	})
 	mux.HandleFunc("/shift", func(w http.ResponseWriter, r *http.Request) {
 		var message struct {
@@ -121,6 +132,13 @@ func (s *shift) answers(does bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.silent = !does
+}
+
+// presses says whether the press does.
+func (s *shift) presses(does bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = !does
 }
 
 // was is what was told with a status.
@@ -324,6 +342,12 @@ func (d *faultDay) faults(all bool) []fault {
 					i=0; while [ $i -lt 18 ]; do i=$((i+1)); : >$d/$i; done`)
 			},
 			end: func(*testing.T) { edge.MustExec("sh", "-c", "rm /var/lib/plant/*") },
+		},
+		fault{
+			name:   "a machine of the plant stops, which has a rule of the plant's own",
+			alerts: map[alertKey]time.Duration{{"PressSilent", shiftAddress}: time.Minute},
+			begin:  func(*testing.T) { d.presses(false) },
+			end:    func(*testing.T) { d.presses(true) },
 		},
 		fault{
 			name:   "all clients of a broker are gone",
