@@ -27,25 +27,31 @@ import (
 // ofOthers are names of node_exporter that promlint does not like.
 var ofOthers = regexp.MustCompile(`^(node|go|process|coredns)_`)
 
-// edgeTellsMetrics scrapes a node as a scraper, and looks at what that costs it.
-func edgeTellsMetrics(t *testing.T, l *Lab, edge *Node) {
-	active := func() string {
-		return edge.MustExec("systemctl", "show", "--property=ActiveState", "--value", "spore-metrics.service")
-	}
-	require.Equal(t, "inactive", active(), "nobody has asked")
+// scraper asks a node for its metrics, as a Prometheus does.
+func (l *Lab) scraper(t *testing.T, n *Node) (scrape func() []byte) {
+	t.Helper()
 	made, err := l.Keys.Access(&l.Cluster, pki.NodeScraper, "prometheus", time.Hour, pki.Options{Now: time.Now(), Random: rand.Reader})
 	require.NoError(t, err)
 	client := nodeapi.Client{
 		Identity: func() (nodeapi.Identity, error) {
 			return nodeapi.Identity{Certificate: []byte(made.Certificate), Key: []byte(made.Key), Authorities: made.Authority}, nil
 		},
-		Addresses: func(string) ([]string, error) { return edge.Facts.IPs, nil },
+		Addresses: func(string) ([]string, error) { return n.Facts.IPs, nil },
 	}
-	scrape := func() []byte {
-		text, err := client.Read(context.Background(), edge.Facts.Name, nodeapi.Request{Path: nodeapi.MetricsPath}, collector.MaxAnswer)
+	return func() []byte {
+		text, err := client.Read(context.Background(), n.Facts.Name, nodeapi.Request{Path: nodeapi.MetricsPath}, collector.MaxAnswer)
 		require.NoError(t, err)
 		return text
 	}
+}
+
+// edgeTellsMetrics scrapes a node as a scraper, and looks at what that costs it.
+func edgeTellsMetrics(t *testing.T, l *Lab, edge *Node) {
+	active := func() string {
+		return edge.MustExec("systemctl", "show", "--property=ActiveState", "--value", "spore-metrics.service")
+	}
+	require.Equal(t, "inactive", active(), "nobody has asked")
+	scrape := l.scraper(t, edge)
 	scrape()
 	const scrapes = 20
 	quickest, text := time.Hour, []byte(nil)

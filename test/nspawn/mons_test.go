@@ -185,6 +185,31 @@ func TestThreeMons(t *testing.T) {
 		require.False(t, ok)
 		require.Contains(t, said, "there is no osd.7")
 	})
+	m.Step("the node of the leading monitor tells how Ceph is", func(t *testing.T) {
+		tells := func(n *Node, line string) int { return strings.Count(string(m.scraper(t, n)()), line) }
+		leads := func() (leading []*Node) {
+			for _, n := range m.Nodes() {
+				if tells(n, "\nceph_health_status ") > 0 {
+					leading = append(leading, n)
+				}
+			}
+			return leading
+		}
+		// The program that asks Ceph takes seconds, of which the collector waits for none: it is in a later answer.
+		for end := time.Now().Add(2 * time.Minute); len(leads()) != 1; time.Sleep(5 * time.Second) {
+			if time.Now().After(end) {
+				for _, n := range m.Nodes() {
+					t.Log(n.MustExec("journalctl", "--quiet", "--output=cat", "--unit=spore-metrics.service"))
+				}
+				require.Fail(t, "no node tells how Ceph is, or two do")
+				return
+			}
+		}
+		leading := leads()[0]
+		require.Equal(t, 3, tells(leading, "\nceph_mon_quorum_status{"))
+		require.Equal(t, 1, tells(leading, `spore_source_up{source="ceph"} 1`))
+		t.Logf("%s leads", leading.Facts.Name)
+	})
 	m.Step("Ceph is asked before an OSD goes, and forgets one that is lost, by an order that was cut off once", func(t *testing.T) {
 		m.within("the number of an OSD that never ran", func() error {
 			_, err := m.ceph(m.Node("mon-1"), "osd", "new", "0b5c6f4e-7d3c-4f43-9d0e-6b7f2f2b7c11")
