@@ -68,6 +68,9 @@ func requireOfImage(t *testing.T, pid int, path string) {
 	require.Contains(t, mapped, program)
 	require.Contains(t, mapped, root.At("/usr/lib/x86_64-linux-gnu/libc.so.6"))
 	for file := range mapped {
+		if strings.HasPrefix(filepath.Base(file), "libnss_") {
+			continue // The C library loads what the machine's nsswitch.conf(5) names, such as mdns of a desktop.
+		}
 		require.True(t, strings.HasPrefix(file, workDir+"/"), "%s is not the image's", file)
 	}
 }
