@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -251,7 +252,14 @@ func refusesAnotherKey(t *testing.T, g *guest, other signedImage) {
 	require.NoError(t, err)
 	require.Contains(t, string(out), "would not start the boot loader of the update: it is signed by")
 	require.Contains(t, string(out), authenticode.Fingerprint(c)[:16])
-	s := g.running()
+	// On its console the machine says only what is new.
+	text, errs, ok := asker(t, api, 2*time.Minute)("status", "--node", "edge-01", "--json")
+	require.True(t, ok, errs)
+	var nodes []struct{ Status json.RawMessage }
+	require.NoError(t, json.Unmarshal([]byte(text), &nodes))
+	require.Len(t, nodes, 1)
+	s := vm.Status{Raw: string(nodes[0].Status)}
+	require.Contains(t, s.Raw, `"edge-01"`)
 	require.Empty(t, loaderOf(t, s), s.Raw)
 	require.Empty(t, configurationOf(t, s).Configuration.Staged, s.Raw)
 }
