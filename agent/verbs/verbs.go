@@ -103,6 +103,32 @@ func (r *Run) Result(v any) error {
 	return r.write(nodeapi.Event{Result: data})
 }
 
+// maxPart is up to which size, in bytes of JSON, Results puts several into one part.
+const maxPart = 256 << 10
+
+// Results gives the caller a list, as many in a part as fit. One alone has to fit into an event (nodeapi.MaxEvent).
+func Results[T any](r *Run, list []T) error {
+	var part []json.RawMessage
+	size := 0
+	for _, one := range list {
+		text, err := json.Marshal(one)
+		if err != nil {
+			return fmt.Errorf("internal error: %w", err)
+		}
+		if size > 0 && size+len(text) > maxPart {
+			if err := r.Result(part); err != nil {
+				return err
+			}
+			part, size = nil, 0
+		}
+		part, size = append(part, text), size+len(text)
+	}
+	if len(part) == 0 {
+		return nil
+	}
+	return r.Result(part)
+}
+
 func (r *Run) write(e nodeapi.Event) error {
 	data, err := json.Marshal(e)
 	if err != nil {

@@ -22,9 +22,6 @@ const (
 	maxLabels, maxMatchers, maxMatching = 64, 32, 4
 	// maxName, maxValue and maxText bound a label's name, its value and a text, in bytes. As JSON, a byte may take six.
 	maxName, maxValue, maxText = 128, 1 << 10, 4 << 10
-	// maxPart is up to which size several go into one part of the result, as JSON; one alone fits into an event
-	// (nodeapi.MaxEvent).
-	maxPart = 256 << 10
 )
 
 // Show answers with the alerts that fire now, the worst first.
@@ -43,7 +40,7 @@ func (a Alertmanager) Show(ctx context.Context, r *verbs.Run) (string, error) {
 		list = append(list, one.shown(silences))
 	}
 	slices.SortStableFunc(list, worse)
-	if err := send(r, list[:min(len(list), maxAlerts)]); err != nil {
+	if err := verbs.Results(r, list[:min(len(list), maxAlerts)]); err != nil {
 		return "", err
 	}
 	return summary(list), nil
@@ -79,7 +76,7 @@ func (a Alertmanager) Silences(ctx context.Context, r *verbs.Run) (string, error
 	slices.SortFunc(list, func(x, y machine.Silence) int {
 		return cmp.Or(x.Ends.Compare(y.Ends), cmp.Compare(x.ID, y.ID))
 	})
-	if err := send(r, list[:min(len(list), maxSilences)]); err != nil {
+	if err := verbs.Results(r, list[:min(len(list), maxSilences)]); err != nil {
 		return "", err
 	}
 	if len(list) > maxSilences {
@@ -258,27 +255,4 @@ func second(t time.Time) time.Time {
 		return time.Time{}
 	}
 	return t
-}
-
-// send answers with a list, as many in a part as fit.
-func send[T any](r *verbs.Run, list []T) error {
-	var part []json.RawMessage
-	size := 0
-	for _, one := range list {
-		text, err := json.Marshal(one)
-		if err != nil {
-			return fmt.Errorf("internal error: %w", err)
-		}
-		if size > 0 && size+len(text) > maxPart {
-			if err := r.Result(part); err != nil {
-				return err
-			}
-			part, size = nil, 0
-		}
-		part, size = append(part, text), size+len(text)
-	}
-	if len(part) == 0 {
-		return nil
-	}
-	return r.Result(part)
 }

@@ -26,8 +26,8 @@ const (
 	// maxAnswer bounds what the store answers, in bytes, and maxProblem what is told of its complaint.
 	maxAnswer  = 32 << 20
 	maxProblem = 2 << 10
-	// maxPart is up to which size several series go into one part of the result, as JSON, and maxSamples how many samples
-	// of a series: that one alone fits into one event, too (nodeapi.MaxEvent).
+	// maxPart is the size of a part of a page, in bytes, and maxSamples how many samples a series has: one alone fits into
+	// an event, too (nodeapi.MaxEvent).
 	maxPart    = 256 << 10
 	maxSamples = 10_000
 	// maxPoints is how many points a query over a time may have; the store would answer more.
@@ -55,7 +55,7 @@ func (s Store) Query(ctx context.Context, r *verbs.Run) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := send(r, answer); err != nil {
+	if err := verbs.Results(r, answer); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%d series", len(answer)), nil
@@ -213,26 +213,3 @@ func (p *point) UnmarshalJSON(data []byte) error {
 }
 
 func (p *point) sample() machine.Sample { return machine.Sample{At: p.at, Value: p.value} }
-
-// send answers with the series, as many in a part as fit. A label may take six times its length as JSON.
-func send(r *verbs.Run, all []machine.Series) error {
-	var part []json.RawMessage
-	size := 0
-	for _, s := range all {
-		text, err := json.Marshal(s)
-		if err != nil {
-			return fmt.Errorf("internal error: %w", err)
-		}
-		if size > 0 && size+len(text) > maxPart {
-			if err := r.Result(part); err != nil {
-				return err
-			}
-			part, size = nil, 0
-		}
-		part, size = append(part, text), size+len(text)
-	}
-	if len(part) == 0 {
-		return nil
-	}
-	return r.Result(part)
-}
