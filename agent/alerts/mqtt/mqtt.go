@@ -199,7 +199,7 @@ func answer(r io.Reader, kind byte) (uint16, error) {
 		return 0, fmt.Errorf("read the broker's answer: %w", err)
 	}
 	if p[0] != kind || p[1] != 2 {
-		return 0, fmt.Errorf("the broker answers with a packet of type %#x and length %d, which is none of those expected",
+		return 0, fmt.Errorf("the broker answers with a packet of type %#x and length %d, which was not expected",
 			p[0], p[1])
 	}
 	if kind == connack {

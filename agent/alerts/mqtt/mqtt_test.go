@@ -15,8 +15,8 @@ import (
 	"spore/test/testca"
 )
 
-// fake is a broker that says what it is told to, and remembers what it heard.
-func fake(t *testing.T, says ...[]byte) (Broker, func() []byte) {
+// listen is where a broker listens, and how clients know it.
+func listen(t *testing.T) (net.Listener, *tls.Config) {
 	t.Helper()
 	ca, err := testca.New("broker")
 	require.NoError(t, err)
@@ -27,6 +27,13 @@ func fake(t *testing.T, says ...[]byte) (Broker, func() []byte) {
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
+	return l, &tls.Config{RootCAs: ca.Pool()}
+}
+
+// fake is a broker that says what it is told to, and remembers what it heard.
+func fake(t *testing.T, says ...[]byte) (Broker, func() []byte) {
+	t.Helper()
+	l, trust := listen(t)
 	heard := make(chan []byte, 1)
 	go func() {
 		c, err := l.Accept()
@@ -43,7 +50,7 @@ func fake(t *testing.T, says ...[]byte) (Broker, func() []byte) {
 		data, _ := io.ReadAll(c) // A client that goes away is an error.
 		heard <- data
 	}()
-	return Broker{Address: l.Addr().String(), User: "line", Password: "swordfish", TLS: &tls.Config{RootCAs: ca.Pool()}}, func() []byte { return <-heard }
+	return Broker{Address: l.Addr().String(), User: "line", Password: "swordfish", TLS: trust}, func() []byte { return <-heard }
 }
 
 func within(t *testing.T, d time.Duration) context.Context {
@@ -68,15 +75,7 @@ func TestAMessageIsThereWhenTheBrokerSaysSo(t *testing.T) {
 // slow is a broker that acknowledges each message some time after it came, as one that is far away does.
 func slow(t *testing.T, delay time.Duration) (Broker, func() int) {
 	t.Helper()
-	ca, err := testca.New("broker")
-	require.NoError(t, err)
-	certificate, key, err := ca.Server("127.0.0.1")
-	require.NoError(t, err)
-	pair, err := tls.X509KeyPair(certificate, key)
-	require.NoError(t, err)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
+	l, trust := listen(t)
 	taken := make(chan int, 1)
 	go func() {
 		n := 0
@@ -113,7 +112,7 @@ func slow(t *testing.T, delay time.Duration) (Broker, func() int) {
 			}
 		}
 	}()
-	return Broker{Address: l.Addr().String(), TLS: &tls.Config{RootCAs: ca.Pool()}}, func() int { return <-taken }
+	return Broker{Address: l.Addr().String(), TLS: trust}, func() int { return <-taken }
 }
 
 func TestManyMessagesWaitForABrokerTogether(t *testing.T) {
@@ -137,9 +136,9 @@ func TestBrokersThatDoNotTakeAMessage(t *testing.T) {
 		want string
 	}{
 		"it knows nobody of that name": {[]byte{connack, 2, 0, 5}, "the broker refuses: the user is not authorized"},
-		"a code that is none":          {[]byte{connack, 2, 0, 77}, "the broker refuses with code 77"},
-		"it is no broker":              {[]byte("HTTP/1.1 400 Bad Request\r\n"), "which is none of those expected"},
-		"a long answer":                {[]byte{connack, 0xff, 0xff, 0xff}, "which is none of those expected"},
+		"an unknown code":              {[]byte{connack, 2, 0, 77}, "the broker refuses with code 77"},
+		"a web server":                 {[]byte("HTTP/1.1 400 Bad Request\r\n"), "which was not expected"},
+		"a long answer":                {[]byte{connack, 0xff, 0xff, 0xff}, "which was not expected"},
 		"another message":              {append(bytes.Clone(welcome), puback, 2, 0, 9), "the broker has message 9, and was sent message 1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,8 +81,8 @@ type beat struct {
 	Node    string    `json:"node"`
 }
 
-// heartbeat says to somebody else that rules are evaluated and that what they say arrives here. That the rule which
-// always fires does not fire is no heartbeat.
+// heartbeat says to somebody else that rules are evaluated and that what they say arrives here. It is sent only while
+// the rule that always fires does fire.
 func (b *Bridge) heartbeat(ctx context.Context, alerts []notice.Alert) error {
 	to := b.config.Heartbeat
 	fires := func(a notice.Alert) bool { return a.Firing && a.Name == metrics.Watchdog }

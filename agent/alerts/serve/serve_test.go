@@ -68,15 +68,15 @@ func TestWhoIsRefused(t *testing.T) {
 		want                         int
 		says                         string
 	}{
-		"without a password":      {"POST", "/receivers/log", "", firing, 401, "somebody asks without the password of Alertmanager"},
-		"with another password":   {"POST", "/receivers/log", "x", firing, 401, "somebody asks without"},
-		"by GET":                  {"GET", "/receivers/log", "swordfish", "", 405, `the method "GET" is not POST`},
-		"a receiver that is none": {"POST", "/receivers/x", "swordfish", firing, 404, `there is nothing at "/receivers/x"`},
-		"a place that is none":    {"POST", "/x", "swordfish", firing, 404, `there is nothing at "/x"`},
-		"nonsense":                {"POST", "/receivers/log", "swordfish", "{", 400, "the message is malformed"},
-		"too much":                {"POST", "/receivers/log", "swordfish", strings.Repeat(" ", notice.MaxSize+1), 400, "read the message for /receivers/log: "},
-		"nobody is there":         {"POST", "/receivers/gone", "swordfish", firing, 502, "tell gone: connect to the syslog server: "},
-		"no password for MQTT":    {"POST", "/receivers/plc", "swordfish", firing, 502, "tell plc: read a secret: "},
+		"without a password":    {"POST", "/receivers/log", "", firing, 401, "somebody asks without the password of Alertmanager"},
+		"with another password": {"POST", "/receivers/log", "x", firing, 401, "somebody asks without"},
+		"by GET":                {"GET", "/receivers/log", "swordfish", "", 405, `the method "GET" is not POST`},
+		"an unknown receiver":   {"POST", "/receivers/x", "swordfish", firing, 404, `there is nothing at "/receivers/x"`},
+		"an unknown place":      {"POST", "/x", "swordfish", firing, 404, `there is nothing at "/x"`},
+		"nonsense":              {"POST", "/receivers/log", "swordfish", "{", 400, "the message is malformed"},
+		"too much":              {"POST", "/receivers/log", "swordfish", strings.Repeat(" ", notice.MaxSize+1), 400, "read the message for /receivers/log: "},
+		"nobody is there":       {"POST", "/receivers/gone", "swordfish", firing, 502, "tell gone: connect to the syslog server: "},
+		"no password for MQTT":  {"POST", "/receivers/plc", "swordfish", firing, 502, "tell plc: read a secret: "},
 	} {
 		log.Reset()
 		clear(b.said)
