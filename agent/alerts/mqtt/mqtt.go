@@ -1,6 +1,6 @@
 // Package mqtt publishes messages to a broker over TLS, with quality of service 1 (MQTT 3.1.1): it connects, sends,
-// waits until the broker has each message, and leaves. Messages are rare, so that no connection is kept. It subscribes to
-// nothing: no answer of a broker is longer than four bytes.
+// waits until the broker has each message, and leaves. Messages are rare, so that no connection is kept. It subscribes
+// to nothing: no answer of a broker is longer than four bytes.
 package mqtt
 
 import (
