@@ -33,6 +33,14 @@ import (
 // whether it was content.
 func (l *Lab) spore(ctx context.Context, command string, args ...string) (out, errs string, ok bool) {
 	l.t.Helper()
+	out, errs, ok = l.quiet(ctx, command, args...)
+	l.t.Logf("$ spore %s configs %s\n%s%s", command, strings.Join(args, " "), out, errs)
+	return out, errs, ok
+}
+
+// quiet is spore whose output is too much for that of the test.
+func (l *Lab) quiet(ctx context.Context, command string, args ...string) (out, errs string, ok bool) {
+	l.t.Helper()
 	configs, err := filepath.Abs(l.options.Configs)
 	require.NoError(l.t, err)
 	cmd := exec.CommandContext(ctx, l.program, append(append(strings.Fields(command), configs, "--pki", filepath.Join(l.dir, "keys")), args...)...)
@@ -41,7 +49,6 @@ func (l *Lab) spore(ctx context.Context, command string, args ...string) (out, e
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
-	l.t.Logf("$ spore %s configs %s\n%s%s", command, strings.Join(args, " "), &stdout, &stderr)
 	return stdout.String(), stderr.String(), err == nil
 }
 
