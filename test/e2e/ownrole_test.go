@@ -111,7 +111,7 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 	s := store{g, passwords}
 
 	t.Run("its roles are in the status line", func(t *testing.T) {
-		require.Equal(t, []string{"gateway", "own-mqtt", "pulse", "recorder", "report", "valkey"}, first.Roles)
+		require.Equal(t, []string{"gateway", "logs-store", "own-mqtt", "pulse", "recorder", "report", "valkey"}, first.Roles)
 		for _, unit := range []string{"valkey-server.service", "own-mqtt.service", "recorder.service", "pulse.service", "report.timer"} {
 			require.Equal(t, "active", first.Services[unit], first.Raw)
 		}
@@ -154,7 +154,7 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 		p.says("the health of all roles is ok", `(?m)^.*own-roles +ok +gateway .*; own-mqtt .*; pulse .*; recorder .*; report .*; valkey .*$`, "health", "--all")
 	})
 	t.Run("its status has all roles, and no remark about them", func(t *testing.T) {
-		p.says("the node is up", `(?m)^edge-01 +running .* gateway, own-mqtt, pulse, recorder, report, valkey +\S+ +[^.\n]*$`, "status")
+		p.says("the node is up", `(?m)^edge-01 +running .* gateway, logs-store, own-mqtt, pulse, recorder, report, valkey +\S+ +[^.\n]*$`, "status")
 	})
 	t.Run("a pushed setting restarts its unit alone", func(t *testing.T) {
 		replaceIn(t, p.file("services/valkey.yaml"), "maxMemory: 128MiB", "maxMemory: 96MiB")
@@ -239,13 +239,18 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 		s.becomes("maxmemory 100663296", "CONFIG", "GET", "maxmemory")
 		p.page("8090", "/", `"title": "Line 2", "version": "2"`)
 	})
+	t.Run("the store of logs has what each start has said", func(t *testing.T) {
+		for _, said := range []string{`wrote report 1: Hall 3`, `wrote report [0-9]+ by version 2: Hall 4`} {
+			p.says("the logs of roles that are gone", `(?m)^edge-01 .* report.*: `+said+`$`, "logs", "--since", "1d", "--grep", said)
+		}
+	})
 	t.Run("the program writes again", func(t *testing.T) {
 		_, err := s.ask("", "SET", "device:pressure", "0")
 		require.NoError(t, err)
 		s.becomes("1000", "GET", "device:pressure")
 	})
 	t.Run("roles that were removed have left what they kept, and nothing else", func(t *testing.T) {
-		require.Equal(t, []string{"gateway", "own-mqtt", "recorder", "valkey"}, again.Roles)
+		require.Equal(t, []string{"gateway", "logs-store", "own-mqtt", "recorder", "valkey"}, again.Roles)
 		g.loggedIn()
 		require.Equal(t, []string{"inactive", "inactive", "inactive", "inactive"}, g.shell("systemctl is-active pulse.service pulse.target report.timer report.service"))
 		const left = "/usr/bin/pulse /usr/bin/report /etc/systemd/system/pulse.service /etc/systemd/system/report.timer /run/pulse /run/report"
