@@ -73,10 +73,14 @@ type Visit struct {
 const visitIdle = 2 * time.Second
 
 // Visit begins a visit. What the client shows is that of now.
-func (c *Client) Visit(node string) (*Visit, error) {
+func (c *Client) Visit(node string) (*Visit, error) { return c.Stay(node, visitIdle) }
+
+// Stay begins a visit that keeps its connection for so long while nothing is asked on it. It takes one of the node's
+// seats all the time, and spares both sides a handshake for each question.
+func (c *Client) Stay(node string, idle time.Duration) (*Visit, error) {
 	v, err := c.visit(node)
 	if err == nil {
-		v.transport.MaxConnsPerHost, v.transport.IdleConnTimeout = 1, visitIdle
+		v.transport.MaxConnsPerHost, v.transport.IdleConnTimeout = 1, idle
 	}
 	return v, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spore/builder/clusterhealth"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/reach"
@@ -59,7 +60,7 @@ func run(cmd *cobra.Command, c *reach.Cluster, asJSON, all bool) error {
 		}
 		return nodeapi.ParseHealth(data, c.Facts.ID, n.Name)
 	})
-	found := judge(c.Facts.Name, answers)
+	found := clusterhealth.Judge(c.Facts.Name, answers)
 	var err error
 	if asJSON {
 		err = json.NewEncoder(cmd.OutOrStdout()).Encode(found)
@@ -73,7 +74,7 @@ func run(cmd *cobra.Command, c *reach.Cluster, asJSON, all bool) error {
 }
 
 // printTable prints a row for each condition that is not ok, and one for a node that has none.
-func printTable(w io.Writer, c Cluster, all bool) error {
+func printTable(w io.Writer, c clusterhealth.Cluster, all bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tCONDITION\tSTATE\tREASON")
 	row := func(node string, c nodeapi.Condition) {

@@ -15,6 +15,7 @@ import (
 
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
+	"spore/builder/entrance"
 	"spore/builder/metricspage"
 	"spore/services/metrics"
 	"spore/wire/machine"
@@ -36,13 +37,13 @@ func page(cmd *cobra.Command, f reach.Flags, dir string) error {
 		return fmt.Errorf("open a port on this machine: %w", err)
 	}
 	host := l.Addr().String()
-	h, entrance, err := metricspage.New(metricspage.Options{Host: host, Random: rand.Reader, Check: v.Check, Ask: asker(c, v)})
+	h, path, err := metricspage.New(metricspage.Options{Host: host, Random: rand.Reader, Check: v.Check, Ask: asker(c, v)})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "The page of %s is here until you press Ctrl-C. Whoever has the address can read all metrics:\n", c.Nodes[0].Name)
-	fmt.Fprintf(cmd.OutOrStdout(), "http://%s%s\n", host, entrance)
-	return metricspage.Serve(cmd.Context(), l, h)
+	fmt.Fprintf(cmd.OutOrStdout(), "http://%s%s\n", host, path)
+	return entrance.Serve(cmd.Context(), l, h)
 }
 
 // asker asks the one node of a cluster.

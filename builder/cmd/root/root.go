@@ -16,6 +16,7 @@ import (
 	"spore/builder/cmd/ceph"
 	"spore/builder/cmd/clean"
 	"spore/builder/cmd/customize"
+	"spore/builder/cmd/dashboard"
 	"spore/builder/cmd/diff"
 	"spore/builder/cmd/disks"
 	"spore/builder/cmd/dmesg"
@@ -81,7 +82,7 @@ func Command() *cobra.Command {
 			boot.Command(), flash.Command(), serve.Command(), approve.Command(), push.Command(),
 		}},
 		{"run", "Look after a running cluster:", []*cobra.Command{
-			status.Command(), health.Command(), alerts.Command(), logs.Command(), metrics.Command(), dmesg.Command(),
+			status.Command(), health.Command(), dashboard.Command(), alerts.Command(), logs.Command(), metrics.Command(), dmesg.Command(),
 			top.Command(), disks.Command(), network.Command(), capture.Command(), support.Command(Version), trail.Command(),
 			bundle.Command(), restart.Command(), snapshots.Command(), drain.Command(), drain.UncordonCommand(), etcd.Command(),
 			ceph.Command(), kafka.Command(), quorum.Command(), locate.Command(), power.Reboot(), power.Shutdown(),

@@ -1,4 +1,5 @@
-package health
+// Package clusterhealth judges a whole cluster by what its nodes say of their health.
+package clusterhealth
 
 import (
 	"fmt"
@@ -30,8 +31,8 @@ type Node struct {
 	Error   string          `json:"error,omitempty"`
 }
 
-// judge puts together what the nodes answered.
-func judge(cluster string, answers []reach.Answer[nodeapi.Health]) Cluster {
+// Judge puts together what the nodes answered.
+func Judge(cluster string, answers []reach.Answer[nodeapi.Health]) Cluster {
 	out := Cluster{Cluster: cluster, Nodes: []Node{}, Conditions: []nodeapi.Condition{answering(answers), conditions(answers), clocks(answers)}}
 	out.Conditions = append(out.Conditions, quorums(answers)...)
 	for _, a := range answers {

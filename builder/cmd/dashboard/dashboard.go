@@ -1,0 +1,156 @@
+// Package dashboard is the command `spore dashboard`: a page about the running cluster on the operator's machine.
+package dashboard
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"spore/builder/cmd/alerts"
+	"spore/builder/cmd/exit"
+	"spore/builder/cmd/inputs"
+	"spore/builder/cmd/reach"
+	"spore/builder/dashboard"
+	"spore/builder/entrance"
+	"spore/services/metrics"
+	"spore/wire/machine"
+	"spore/wire/nodeapi"
+)
+
+// stay is for how long a connection to a node is kept on which nothing is asked: longer than the pause between two
+// questions, and shorter than nodes keep it.
+const stay = 20 * time.Second
+
+// Command returns the command.
+func Command() *cobra.Command {
+	var f reach.Flags
+	var listen string
+	cmd := &cobra.Command{
+		Use:   "dashboard [DIR]",
+		Short: "Serve a page about the running cluster on this machine",
+		Long: `Dashboard asks the nodes of the cluster in DIR (configs when left out) every 5 seconds while somebody looks, and serves a
+page about them on this machine, until you press Ctrl-C: what is wrong, since when, and what to do; then each node.
+Alerts are shown where a node has the role ` + metrics.AlertsRole + `.
+
+It prints the address. Whoever has the address sees the page; nobody can change anything by it.`,
+		Example: "  spore dashboard\n  spore dashboard configs --access reader.access",
+		Args:    exit.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := inputs.Dir(args)
+			c, err := f.Open(cmd, dir, nodeapi.Reader)
+			if err != nil {
+				return err
+			}
+			return serve(cmd, c, dir, listen)
+		},
+	}
+	f.Register(cmd, true)
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "loopback address and port; port 0 is any that is free")
+	return cmd
+}
+
+func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen string) error {
+	at, err := net.ResolveTCPAddr("tcp", listen)
+	if err != nil || !at.IP.IsLoopback() {
+		return exit.Usage(fmt.Errorf("the address %q is not one of this machine's loopback; write it as 127.0.0.1:8080", listen))
+	}
+	ends, err := end(c)
+	if err != nil {
+		return err
+	}
+	a := dashboard.Asker{Node: (&visitor{c: c, visits: map[string]*nodeapi.Visit{}}).ask, Timeout: c.Timeout, Ends: ends}
+	if len(c.Facts.Members[metrics.AlertsRole]) > 0 {
+		a.Alerts = func(ctx context.Context) ([]machine.Alert, error) { return alerts.Now(ctx, c) }
+	}
+	watcher := dashboard.NewWatcher(c.Facts, c.Nodes, a, time.Now)
+	pages, err := dashboard.NewServer(dashboard.Options{Cluster: c.Facts.Name, Dir: dir, Now: time.Now}, watcher)
+	if err != nil {
+		return err
+	}
+	l, err := net.ListenTCP("tcp", at)
+	if err != nil {
+		return fmt.Errorf("open a port on this machine: %w", err)
+	}
+	host := l.Addr().String()
+	door, path, err := entrance.New(entrance.Options{
+		Host: host, Name: "spore-dashboard", Command: "spore dashboard", First: "/", Random: rand.Reader, Methods: []string{http.MethodGet},
+	}, pages)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "The page of %s is here until you press Ctrl-C. Whoever has the address sees it:\n", c.Facts.Name)
+	fmt.Fprintf(cmd.OutOrStdout(), "http://%s%s\n", host, path)
+	ctx, stop := context.WithCancel(cmd.Context())
+	var asking sync.WaitGroup
+	asking.Go(func() { watcher.Run(ctx) })
+	defer asking.Wait()
+	defer stop()
+	return entrance.Serve(ctx, l, door)
+}
+
+// end is when the certificate ends that nodes are shown.
+func end(c *reach.Cluster) (time.Time, error) {
+	id, err := c.Client.Identity()
+	if err != nil {
+		return time.Time{}, err
+	}
+	block, _ := pem.Decode(id.Certificate)
+	if block == nil {
+		return time.Time{}, errors.New("the certificate that nodes are shown is no PEM")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("the certificate that nodes are shown is malformed: %w", err)
+	}
+	return cert.NotAfter, nil
+}
+
+// visitor asks each node on one connection.
+type visitor struct {
+	c      *reach.Cluster
+	mu     sync.Mutex
+	visits map[string]*nodeapi.Visit
+}
+
+func (v *visitor) ask(ctx context.Context, name string) (nodeapi.Status, nodeapi.Health, error) {
+	visit, err := v.visit(name)
+	if err != nil {
+		return nodeapi.Status{}, nodeapi.Health{}, err
+	}
+	line, err := visit.Read(ctx, nodeapi.Request{Path: nodeapi.StatusPath}, nodeapi.MaxStatus)
+	if err != nil {
+		return nodeapi.Status{}, nodeapi.Health{}, err
+	}
+	s, err := nodeapi.ParseStatus(line, v.c.Facts.Name, name)
+	if err != nil {
+		return nodeapi.Status{}, nodeapi.Health{}, err
+	}
+	data, err := visit.Read(ctx, nodeapi.Request{Path: nodeapi.HealthPath}, nodeapi.MaxHealth)
+	if err != nil {
+		return nodeapi.Status{}, nodeapi.Health{}, err
+	}
+	h, err := nodeapi.ParseHealth(data, v.c.Facts.ID, name)
+	return s, h, err
+}
+
+func (v *visitor) visit(name string) (*nodeapi.Visit, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if visit := v.visits[name]; visit != nil {
+		return visit, nil
+	}
+	visit, err := v.c.Client.Stay(name, stay)
+	if err == nil {
+		v.visits[name] = visit
+	}
+	return visit, err
+}

@@ -1,0 +1,261 @@
+package dashboard
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"spore/wire/nodeapi"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+//go:embed static
+var staticFiles embed.FS
+
+const (
+	nodesPath = "/nodes/"
+	// policy lets the page have what the command itself serves, and nothing else.
+	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+		"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+	// drawn is for how long a page is kept for all who look at it, and beats how often a browser hears that the command
+	// is there.
+	drawn, beats = time.Second, 3 * time.Second
+	// maxViewers are connections of open pages.
+	maxViewers = 64
+	// maxText bounds what is shown of a text of a node, in characters.
+	maxText = 2000
+)
+
+// Options say what is served.
+type Options struct {
+	// Cluster is the name of the cluster, and Dir its folder as the commands on the page have it.
+	Cluster, Dir string
+	Now          func() time.Time
+}
+
+// Server answers a browser that was let in (package entrance).
+type Server struct {
+	Options
+	watcher   *Watcher
+	templates map[string]*template.Template
+	static    http.Handler
+	viewers   chan struct{}
+
+	mu    sync.Mutex
+	pages map[string]drawing
+}
+
+// drawing is a page as it was at a moment.
+type drawing struct {
+	main, title string
+	sum         uint64
+	at          time.Time
+}
+
+var seed = maphash.MakeSeed()
+
+// NewServer makes the server.
+func NewServer(o Options, w *Watcher) (*Server, error) {
+	s := &Server{Options: o, watcher: w, templates: map[string]*template.Template{}, viewers: make(chan struct{}, maxViewers), pages: map[string]drawing{}}
+	for _, name := range []string{"cluster", "node", "alerts", "problem"} {
+		t, err := template.New(name).Funcs(s.functions()).ParseFS(templateFiles, "templates/page.html", "templates/"+name+".html")
+		if err != nil {
+			return nil, fmt.Errorf("internal error: %w", err)
+		}
+		s.templates[name] = t
+	}
+	files, err := fs.Sub(staticFiles, "static")
+	if err != nil {
+		return nil, fmt.Errorf("internal error: %w", err)
+	}
+	s.static = http.StripPrefix("/static/", http.FileServerFS(files))
+	return s, nil
+}
+
+func (s *Server) functions() template.FuncMap {
+	return template.FuncMap{
+		"shown": shown, "level": levelOf,
+		"join": func(words []string) string {
+			if len(words) == 0 {
+				return "–"
+			}
+			return shown(strings.Join(words, ", "))
+		},
+		"count": func(n int, one, many string) string {
+			if n == 1 {
+				return "1 " + one
+			}
+			return fmt.Sprintf("%d %s", n, many)
+		},
+		"nodePath": func(name string) string { return nodesPath + url.PathEscape(name) },
+		"command":  func(text string) bool { return strings.HasPrefix(text, "spore ") },
+		"since": func(t Trouble) string {
+			if t.Since.IsZero() {
+				return ""
+			}
+			at := t.Since.UTC().Format("2006-01-02 15:04 UTC") + ", " + coarse(s.Now().Sub(t.Since))
+			if t.First {
+				return "since " + at + " or longer"
+			}
+			return "since " + at
+		},
+	}
+}
+
+// coarse is an age that changes by the minute: a page is sent again when it changes.
+func coarse(d time.Duration) string {
+	if d < time.Minute {
+		return "less than a minute"
+	}
+	return strings.TrimSuffix(ago(d), " ago")
+}
+
+// shown is a text of a node: without what a browser would turn around or hide (control characters, and those that
+// change the direction), and bounded. The template has it stay text.
+func shown(text string) string {
+	if runes := []rune(text); len(runes) > maxText {
+		text = string(runes[:maxText]) + " …"
+	}
+	return nodeapi.Harmless(strings.ReplaceAll(text, "\n", " "))
+}
+
+// ServeHTTP answers a browser.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Security-Policy", policy)
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/static/"):
+		s.static.ServeHTTP(w, r)
+	case r.URL.Path == "/events":
+		s.events(w, r)
+	default:
+		s.page(w, r)
+	}
+}
+
+func (s *Server) page(w http.ResponseWriter, r *http.Request) {
+	v, _ := s.watcher.Look()
+	p, name := s.pageOf(r.URL.Path, v, s.Now())
+	var body bytes.Buffer
+	if err := s.templates[name].ExecuteTemplate(&body, "page", p); err != nil {
+		http.Error(w, "internal error: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if name == "problem" {
+		w.WriteHeader(http.StatusNotFound)
+	}
+	_, _ = w.Write(body.Bytes())
+}
+
+// draw is the content of a page now. All who look at it share one that is a second old.
+func (s *Server) draw(path string) (drawing, <-chan struct{}, error) {
+	v, changed := s.watcher.Look()
+	now := s.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d, ok := s.pages[path]; ok && now.Sub(d.at) < drawn && now.Sub(d.at) >= 0 {
+		return d, changed, nil
+	}
+	p, name := s.pageOf(path, v, now)
+	var body bytes.Buffer
+	if err := s.templates[name].ExecuteTemplate(&body, "main", p); err != nil {
+		return drawing{}, nil, fmt.Errorf("internal error: %w", err)
+	}
+	d := drawing{main: body.String(), title: p.Title, at: now}
+	d.sum = maphash.String(seed, d.title+"\x00"+d.main)
+	if len(s.pages) > 2*maxViewers {
+		clear(s.pages)
+	}
+	s.pages[path] = d
+	return d, changed, nil
+}
+
+// events sends the content of a page whenever it is another one (HTML, server-sent events), and says that it is the same
+// in between.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Query().Get("page")
+	if len(path) > 512 || !strings.HasPrefix(path, "/") {
+		http.Error(w, "page is the path of a page", http.StatusBadRequest)
+		return
+	}
+	select {
+	case s.viewers <- struct{}{}:
+		defer func() { <-s.viewers }()
+	default:
+		http.Error(w, fmt.Sprintf("more than %d pages are open; close some", maxViewers), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	err := s.send(r, w, path)
+	if err != nil && r.Context().Err() == nil && !errors.Is(err, http.ErrAbortHandler) {
+		panic(http.ErrAbortHandler) // The browser is to see that it has ended.
+	}
+}
+
+func (s *Server) send(r *http.Request, w http.ResponseWriter, path string) error {
+	out := http.NewResponseController(w)
+	event := func(name string, data any) error {
+		text, err := json.Marshal(data)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, text); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	var sent uint64
+	for {
+		if s.watcher.Ended() {
+			return event("ended", "The certificate has ended. Start spore dashboard again.")
+		}
+		d, changed, err := s.draw(path)
+		if err != nil {
+			return err
+		}
+		if d.sum != sent {
+			sent = d.sum
+			err = event("page", map[string]string{"main": d.main, "title": d.title})
+		} else {
+			err = event("same", nil)
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.pause(r, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for a change, a second at least and a beat at most.
+func (s *Server) pause(r *http.Request, changed <-chan struct{}) error {
+	beat := time.NewTimer(beats)
+	defer beat.Stop()
+	least := time.NewTimer(drawn)
+	defer least.Stop()
+	select {
+	case <-r.Context().Done():
+		return r.Context().Err()
+	case <-least.C:
+	}
+	select {
+	case <-r.Context().Done():
+		return r.Context().Err()
+	case <-changed:
+	case <-beat.C:
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+"use strict";
+// Takes the content of the page again whenever the command has something new, and says when it no longer does.
+(() => {
+  const main = document.getElementById("main");
+  const lost = document.getElementById("lost");
+  const say = (text) => {
+    lost.textContent = text;
+    lost.hidden = false;
+    main.classList.add("stale");
+  };
+  const show = (html, title) => {
+    const open = document.activeElement;
+    const path = open && main.contains(open) && open.getAttribute("href");
+    const next = new DOMParser().parseFromString(html, "text/html");
+    main.replaceChildren(...next.body.childNodes);
+    document.title = title;
+    if (path) {
+      const again = [...main.querySelectorAll("a")].find((a) => a.getAttribute("href") === path);
+      if (again) again.focus({ preventScroll: true });
+    }
+  };
+  let silent;
+  const heard = () => {
+    clearTimeout(silent);
+    lost.hidden = true;
+    main.classList.remove("stale");
+    silent = setTimeout(() => say("spore dashboard says nothing any more: what you see is old."), 9000);
+  };
+  const events = new EventSource("/events?page=" + encodeURIComponent(location.pathname));
+  events.addEventListener("page", (e) => {
+    const page = JSON.parse(e.data);
+    show(page.main, page.title);
+    heard();
+  });
+  events.addEventListener("same", heard);
+  events.addEventListener("ended", (e) => {
+    events.close();
+    clearTimeout(silent);
+    say(e.data);
+  });
+  events.onerror = () => {
+    clearTimeout(silent);
+    say("The connection to spore dashboard is lost: what you see is old. Is the command still running?");
+  };
+})();

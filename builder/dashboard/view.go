@@ -1,0 +1,229 @@
+package dashboard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"spore/services/metrics"
+	"spore/wire/machine"
+	"spore/wire/nodeapi"
+)
+
+// page is what the templates show.
+type page struct {
+	Title, Cluster, Command, Ends string
+	Links                         []link
+	Troubles                      []Trouble
+	Conditions                    []nodeapi.Condition
+	Known                         bool
+	Nodes                         []tile
+	// Of one node.
+	Node            tile
+	Status          nodeapi.Status
+	NodeConditions  []nodeapi.Condition
+	Units, Programs []named
+	// Of alerts.
+	NoAlerts, AlertsKnown, AlertsStale bool
+	AlertsProblem, AlertsAge           string
+	Firing                             []alert
+	// Problem is why there is no other page.
+	Problem *problem
+}
+
+type link struct {
+	Name, Path string
+	Here       bool
+}
+
+// tile is a node in short.
+type tile struct {
+	Name                        string
+	Level                       Level
+	Roles                       []string
+	System, Version, Waits, Age string
+	// Known says that it has answered once, Stale that it was long ago.
+	Known, Stale bool
+}
+
+// named is a row with a state.
+type named struct {
+	Name, State string
+	Level       Level
+}
+
+type alert struct {
+	Level                                                Level
+	Severity, Name, Node, Since, State, Summary, Runbook string
+	Known                                                bool
+}
+
+// problem is a page about what is not there.
+type problem struct {
+	Title, Text string
+	Do          []string
+}
+
+// tileOf is a node in short, at a moment.
+func tileOf(n Node, now time.Time) tile {
+	t := tile{Name: n.Name, Level: n.Level(), Roles: n.Roles, Known: !n.Answered.IsZero()}
+	if !t.Known {
+		t.Stale, t.Age = true, "it has not answered yet"
+		if n.Problem == nil {
+			t.Level = Warning
+		}
+		return t
+	}
+	if age := now.Sub(n.Answered); age > stale {
+		t.Stale, t.Age = true, "as of "+ago(age)
+	}
+	t.System, t.Version = n.Status.System, n.Status.Version()
+	var waits []string
+	for _, h := range n.Status.Held {
+		waits = append(waits, h.Role+": "+h.Reason)
+	}
+	for _, service := range slices.Sorted(maps.Keys(n.Status.Waiting)) {
+		waits = append(waits, service+": "+n.Status.Waiting[service])
+	}
+	t.Waits = strings.Join(waits, "; ")
+	return t
+}
+
+// ago is an age for people. It changes rarely, so that a page does: by the second below a minute of which somebody
+// sees that it grows.
+func ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s ago", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h ago", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
+}
+
+// units are those of a node, the worst first.
+func units(s nodeapi.Status) []named {
+	var out []named
+	for _, unit := range slices.Sorted(maps.Keys(s.Services)) {
+		row := named{Name: unit, State: s.Services[unit]}
+		switch row.State {
+		case "active", "inactive":
+		case "failed":
+			row.Level = Critical
+		default:
+			row.Level = Warning
+		}
+		out = append(out, row)
+	}
+	for _, unit := range s.Failed {
+		if _, there := s.Services[unit]; !there {
+			out = append(out, named{unit, "failed", Critical})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b named) int { return int(b.Level) - int(a.Level) })
+	return out
+}
+
+func programs(s nodeapi.Status) []named {
+	var out []named
+	for _, name := range slices.Sorted(maps.Keys(s.Versions)) {
+		out = append(out, named{Name: name, State: s.Versions[name]})
+	}
+	return out
+}
+
+// firing are the alerts but for the one that always fires, the worst first.
+func (s *Server) firing(v View, now time.Time) []alert {
+	var out []alert
+	for _, a := range v.Alerts {
+		name := a.Labels[machine.AlertName]
+		if name == metrics.Watchdog {
+			continue
+		}
+		row := alert{
+			Severity: a.Labels[machine.Severity], Name: name, Node: a.Labels[machine.AlertNode], Since: ago(now.Sub(a.Since)),
+			State: a.State, Summary: a.Summary, Runbook: a.Runbook, Level: Warning,
+		}
+		if a.State != machine.Fires {
+			row.Level = Fine
+		} else if row.Severity == "critical" {
+			row.Level = Critical
+		}
+		_, row.Known = v.node(row.Node)
+		out = append(out, row)
+	}
+	slices.SortStableFunc(out, func(a, b alert) int { return int(b.Level) - int(a.Level) })
+	return out
+}
+
+// node finds a node by its name.
+func (v View) node(name string) (Node, bool) {
+	i := slices.IndexFunc(v.Nodes, func(n Node) bool { return n.Name == name })
+	if i < 0 {
+		return Node{}, false
+	}
+	return v.Nodes[i], true
+}
+
+// pageOf is what a path shows; the template is its second value.
+func (s *Server) pageOf(path string, v View, now time.Time) (page, string) {
+	p := page{Cluster: s.Cluster, Command: "spore dashboard"}
+	if !s.watcher.asker.Ends.IsZero() {
+		p.Ends = s.watcher.asker.Ends.UTC().Format("2006-01-02 15:04 UTC")
+	}
+	p.Links = []link{{"Cluster", "/", path == "/"}, {"Alerts", "/alerts", path == "/alerts"}}
+	troubles := v.Troubles(s.Dir)
+	p.Title = s.Cluster
+	if len(troubles) > 0 {
+		p.Title = fmt.Sprintf("%d wrong – %s", len(troubles), s.Cluster)
+	}
+	switch {
+	case s.watcher.Ended():
+		p.Problem = &problem{
+			Title: "The certificate has ended", Text: "The nodes answer nothing any more that this page asks. What is open is old.",
+			Do: []string{"stop spore dashboard by Ctrl-C, and start it again", "spore access " + s.Dir},
+		}
+	case path == "/":
+		p.Troubles, p.Conditions = troubles, v.Cluster.Conditions
+		for _, n := range v.Nodes {
+			t := tileOf(n, now)
+			p.Known = p.Known || t.Known
+			p.Nodes = append(p.Nodes, t)
+		}
+		return p, "cluster"
+	case path == "/alerts":
+		p.NoAlerts = s.watcher.asker.Alerts == nil
+		if v.AlertsProblem != nil {
+			p.AlertsProblem = v.AlertsProblem.Error()
+		}
+		if p.AlertsKnown = !v.AlertsAt.IsZero(); p.AlertsKnown {
+			age := now.Sub(v.AlertsAt)
+			p.AlertsStale, p.AlertsAge = age > alertsEvery+stale, "moments ago"
+			if p.AlertsStale {
+				p.AlertsAge = ago(age)
+			}
+		}
+		p.Firing = s.firing(v, now)
+		return p, "alerts"
+	case strings.HasPrefix(path, nodesPath):
+		n, found := v.node(strings.TrimPrefix(path, nodesPath))
+		if !found {
+			break
+		}
+		p.Node, p.Troubles, p.Status, p.NodeConditions = tileOf(n, now), n.Troubles(s.Dir), n.Status, n.Health.Conditions
+		p.Units, p.Programs = units(n.Status), programs(n.Status)
+		p.Title = n.Name + " – " + p.Title
+		return p, "node"
+	}
+	if p.Problem == nil {
+		p.Problem = &problem{
+			Title: "There is no such page", Text: "Perhaps the node is not in cluster.yaml any more, or the address was typed wrong.",
+			Do: []string{"go to the page of the cluster"},
+		}
+	}
+	return p, "problem"
+}

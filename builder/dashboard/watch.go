@@ -1,0 +1,223 @@
+// Package dashboard is the page about a running cluster that a command serves on the operator's machine: what is wrong,
+// since when, and what to do about it. It only looks. What it shows is what the nodes say, and it says how old that is.
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"spore/builder/clusterhealth"
+	"spore/builder/cmd/reach"
+	"spore/cluster/facts"
+	"spore/wire/machine"
+	"spore/wire/nodeapi"
+)
+
+const (
+	// every is how long lies between two questions to a node, and alertsEvery those to who knows the alerts.
+	every, alertsEvery = 5 * time.Second, 15 * time.Second
+	// stale is the age from which on a value is shown as an old one.
+	stale = 9 * time.Second
+	// stay is longer than a pause, so that a node is asked on one connection.
+	stay = 4 * every
+	// watched is for how long after the last look at a page the nodes are asked.
+	watched = time.Minute
+)
+
+// Asker asks the cluster; tests have their own.
+type Asker struct {
+	// Node asks one node for its status and its health.
+	Node func(ctx context.Context, name string) (nodeapi.Status, nodeapi.Health, error)
+	// Alerts asks who knows them what fires. It is nil where the cluster has no alerts.
+	Alerts func(ctx context.Context) ([]machine.Alert, error)
+	// Timeout bounds a question.
+	Timeout time.Duration
+	// Ends is when the operator's certificate ends.
+	Ends time.Time
+}
+
+// Node is what is known of a node.
+type Node struct {
+	facts.Node
+	// Status and Health are what it answered last, and Answered is when; zero when it never has.
+	Status   nodeapi.Status
+	Health   nodeapi.Health
+	Asked    time.Time
+	Answered time.Time
+	// Problem says why it does not answer, since when it does not; nil when it does, or was not asked yet.
+	Problem error
+	Since   time.Time
+	// Conditions has since when a condition is as it is, as far as this page has seen it.
+	Conditions map[string]Change
+}
+
+// Change is a state and since when it is seen.
+type Change struct {
+	State nodeapi.State
+	Since time.Time
+	// First says that it was so at the first look: it may be so for longer.
+	First bool
+}
+
+// View is what is known at a moment. It is never changed.
+type View struct {
+	Nodes []Node
+	// Alerts are what fires, AlertsAt when that was heard, and AlertsProblem why nothing newer is known.
+	Alerts        []machine.Alert
+	AlertsAt      time.Time
+	AlertsProblem error
+	// Cluster has the conditions of the whole.
+	Cluster clusterhealth.Cluster
+}
+
+// Watcher asks nodes while somebody looks.
+type Watcher struct {
+	cluster facts.Cluster
+	asker   Asker
+	now     func() time.Time
+
+	mu    sync.Mutex
+	view  View
+	looks time.Time
+	// wake is closed when somebody looks after a while in which nobody did; changed when the view is another one.
+	wake, changed chan struct{}
+}
+
+// NewWatcher makes the watcher of a cluster's nodes. It asks nobody before Run.
+func NewWatcher(c facts.Cluster, nodes []facts.Node, a Asker, now func() time.Time) *Watcher {
+	w := &Watcher{cluster: c, asker: a, now: now, wake: make(chan struct{}), changed: make(chan struct{})}
+	for _, n := range nodes {
+		w.view.Nodes = append(w.view.Nodes, Node{Node: n, Conditions: map[string]Change{}})
+	}
+	w.judge()
+	return w
+}
+
+// Run asks until ctx is over. Each node is asked for itself, so that none waits for another.
+func (w *Watcher) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for i := range w.view.Nodes {
+		name := w.view.Nodes[i].Name
+		all.Go(func() { w.repeat(ctx, every, func(ctx context.Context) { w.askNode(ctx, i, name) }) })
+	}
+	if w.asker.Alerts != nil {
+		all.Go(func() { w.repeat(ctx, alertsEvery, w.askAlerts) })
+	}
+	all.Wait()
+}
+
+// repeat asks again and again, and pauses while nobody looks.
+func (w *Watcher) repeat(ctx context.Context, pause time.Duration, ask func(context.Context)) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		w.mu.Lock()
+		idle, wake := w.now().Sub(w.looks) > watched, w.wake
+		w.mu.Unlock()
+		if idle {
+			select {
+			case <-ctx.Done():
+				return
+			case <-wake:
+			}
+		}
+		begun := time.Now()
+		each, cancel := context.WithTimeout(ctx, w.asker.Timeout)
+		ask(each)
+		cancel()
+		timer.Reset(max(pause-time.Since(begun), time.Second))
+	}
+}
+
+func (w *Watcher) askNode(ctx context.Context, i int, name string) {
+	asked := w.now()
+	s, h, err := w.asker.Node(ctx, name)
+	w.change(func(v *View) {
+		n := &v.Nodes[i]
+		if err != nil {
+			if n.Problem == nil {
+				n.Since = asked
+			}
+			n.Problem = err
+			return
+		}
+		n.Status, n.Health, n.Problem, n.Since = s, h, nil, time.Time{}
+		n.Asked, n.Answered = asked, w.now()
+		n.Conditions = changes(n.Conditions, h, asked)
+	})
+}
+
+// changes has since when each condition of an answer is as it is.
+func changes(before map[string]Change, h nodeapi.Health, at time.Time) map[string]Change {
+	out := make(map[string]Change, len(h.Conditions))
+	for _, c := range h.Conditions {
+		old, known := before[c.Name]
+		switch {
+		case known && old.State == c.State:
+			out[c.Name] = old
+		default:
+			out[c.Name] = Change{State: c.State, Since: at, First: len(before) == 0}
+		}
+	}
+	return out
+}
+
+func (w *Watcher) askAlerts(ctx context.Context) {
+	alerts, err := w.asker.Alerts(ctx)
+	w.change(func(v *View) {
+		if v.AlertsProblem = err; err == nil {
+			v.Alerts, v.AlertsAt = alerts, w.now()
+		}
+	})
+}
+
+// change makes the next view, and tells those who wait for it.
+func (w *Watcher) change(edit func(*View)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next := w.view
+	next.Nodes = append([]Node(nil), w.view.Nodes...)
+	edit(&next)
+	w.view = next
+	w.judge()
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+var errNotAsked = errors.New("it was not asked yet")
+
+// judge has the conditions of the cluster, of what the nodes said last.
+func (w *Watcher) judge() {
+	answers := make([]reach.Answer[nodeapi.Health], 0, len(w.view.Nodes))
+	for _, n := range w.view.Nodes {
+		a := reach.Answer[nodeapi.Health]{Node: n.Node, Value: n.Health, Err: n.Problem, Asked: n.Asked, Answered: n.Answered}
+		if a.Err == nil && n.Answered.IsZero() {
+			a.Err = errNotAsked
+		}
+		answers = append(answers, a)
+	}
+	w.view.Cluster = clusterhealth.Judge(w.cluster.Name, answers)
+}
+
+// Look is what is known now. It has the nodes asked for a while; changed is closed when there is more to see.
+func (w *Watcher) Look() (v View, changed <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	if now.Sub(w.looks) > watched {
+		close(w.wake)
+		w.wake = make(chan struct{})
+	}
+	w.looks = now
+	return w.view, w.changed
+}
+
+// Ended tells that the operator's certificate has ended.
+func (w *Watcher) Ended() bool { return !w.asker.Ends.IsZero() && w.now().After(w.asker.Ends) }
