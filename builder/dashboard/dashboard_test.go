@@ -194,7 +194,7 @@ func TestWhatIsWrongIsOnTopWithSinceWhenAndWhatToDo(t *testing.T) {
 	p.later(5 * time.Minute)
 	_, text = p.page(t, "/")
 	require.Contains(t, text, "3 things are wrong")
-	silent := strings.Index(text, "it does not answer: no answer: connection refused")
+	silent := strings.Index(text, "it does not answer: connection refused")
 	space := strings.Index(text, "1 % of /var is free")
 	hot := strings.Index(text, "the press is too hot")
 	require.Positive(t, silent)

@@ -31,7 +31,7 @@ const (
 		"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 	// drawn is for how long a page is kept for all who look at it, and beats how often a browser hears that the command
 	// is there.
-	drawn, beats = time.Second, 3 * time.Second
+	drawn, beats = 2 * time.Second, 3 * time.Second
 	// maxViewers are connections of open pages.
 	maxViewers = 64
 	// maxText bounds what is shown of a text of a node, in characters.
@@ -159,7 +159,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body.Bytes())
 }
 
-// draw is the content of a page now. All who look at it share one that is a second old.
+// draw is the content of a page now. All who look at it share one that is as good as new.
 func (s *Server) draw(path string) (drawing, <-chan struct{}, error) {
 	v, changed := s.watcher.Look()
 	now := s.Now()
@@ -240,7 +240,7 @@ func (s *Server) send(r *http.Request, w http.ResponseWriter, path string) error
 	}
 }
 
-// pause waits for a change, a second at least and a beat at most.
+// pause waits for a change, for as long as a drawing is kept at least and a beat at most.
 func (s *Server) pause(r *http.Request, changed <-chan struct{}) error {
 	beat := time.NewTimer(beats)
 	defer beat.Stop()

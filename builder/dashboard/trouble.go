@@ -105,7 +105,7 @@ func (n Node) Troubles(dir string) []Trouble {
 	var out []Trouble
 	if n.Problem != nil {
 		out = append(out, Trouble{
-			Level: Critical, Node: n.Name, Name: "silent", Text: "it does not answer: " + n.Problem.Error(), Since: n.Since, First: n.Answered.IsZero(),
+			Level: Critical, Node: n.Name, Name: "silent", Text: "it does not answer: " + strings.TrimPrefix(n.Problem.Error(), "no answer: "), Since: n.Since, First: n.Answered.IsZero(),
 			Do: []string{"see whether it has power and a network, and what its screen says", "spore status " + dir + " --node " + n.Name},
 		})
 	}

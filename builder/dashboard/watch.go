@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// every is how long lies between two questions to a node, and alertsEvery those to who knows the alerts.
-	every, alertsEvery = 5 * time.Second, 15 * time.Second
+	// every is how long lies between two questions to a node of few, forEach what each node adds to it, so that many cost
+	// this machine no more, and most its bound. alertsEvery is between questions to who knows the alerts.
+	every, forEach, most = 5 * time.Second, 10 * time.Millisecond, 7 * time.Second
+	alertsEvery          = 15 * time.Second
 	// stale is the age from which on a value is shown as an old one.
 	stale = 9 * time.Second
-	// stay is longer than a pause, so that a node is asked on one connection.
-	stay = 4 * every
 	// watched is for how long after the last look at a page the nodes are asked.
 	watched = time.Minute
 )
@@ -98,9 +98,10 @@ func NewWatcher(c facts.Cluster, nodes []facts.Node, a Asker, now func() time.Ti
 // Run asks until ctx is over. Each node is asked for itself, so that none waits for another.
 func (w *Watcher) Run(ctx context.Context) {
 	var all sync.WaitGroup
+	pause := min(every+time.Duration(len(w.view.Nodes))*forEach, most)
 	for i := range w.view.Nodes {
 		name := w.view.Nodes[i].Name
-		all.Go(func() { w.repeat(ctx, every, func(ctx context.Context) { w.askNode(ctx, i, name) }) })
+		all.Go(func() { w.repeat(ctx, pause, func(ctx context.Context) { w.askNode(ctx, i, name) }) })
 	}
 	if w.asker.Alerts != nil {
 		all.Go(func() { w.repeat(ctx, alertsEvery, w.askAlerts) })

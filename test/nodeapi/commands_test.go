@@ -33,6 +33,7 @@ import (
 	"spore/agent/journal"
 	"spore/agent/slot"
 	"spore/agent/status"
+	"spore/builder/clusterhealth"
 	"spore/builder/cmd/access"
 	"spore/builder/cmd/adopt"
 	bundlecmd "spore/builder/cmd/bundle"
@@ -298,7 +299,7 @@ func TestHealthSaysWhatIsNotAsItShouldBe(t *testing.T) {
 
 	code, out, _ = d.ask("health", append(three, "--json")...)
 	require.Equal(t, exit.Failed, code)
-	var found healthcmd.Cluster
+	var found clusterhealth.Cluster
 	require.NoError(t, json.Unmarshal([]byte(out), &found))
 	require.False(t, found.Healthy)
 	require.Equal(t, "worker-02", found.Nodes[0].Node)

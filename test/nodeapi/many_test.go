@@ -1,18 +1,24 @@
 package nodeapi
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -107,6 +113,104 @@ func TestAskingTwoHundredNodesCostsUnderASecond(t *testing.T) {
 			require.Less(t, memory, int64(manyMemory))
 		})
 	}
+	t.Run("dashboard", func(t *testing.T) {
+		manyWatched(t, exec.Command(program, append([]string{"dashboard", configs}, addresses...)...))
+	})
+}
+
+// manyWatched has ten browsers look at the page of all nodes.
+func manyWatched(t *testing.T, cmd *exec.Cmd) {
+	printed, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	stopped := sync.OnceFunc(func() { _, _ = cmd.Process.Signal(os.Interrupt), cmd.Wait() })
+	defer stopped()
+	address, err := bufio.NewReader(printed).ReadString('\n')
+	require.NoError(t, err)
+	at, err := url.Parse(strings.TrimSpace(address))
+	require.NoError(t, err)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	browser := http.Client{Jar: jar}
+	get := func(ctx context.Context, path string) *http.Response {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.JoinPath(path).String(), nil)
+		require.NoError(t, err)
+		res, err := browser.Do(r)
+		require.NoError(t, err)
+		return res
+	}
+	res := get(t.Context(), "")
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	require.Equal(t, "/", res.Request.URL.Path)
+	require.NoError(t, res.Body.Close())
+
+	at.Path = "/"
+	ctx, close := context.WithCancel(t.Context())
+	defer close()
+	var open sync.WaitGroup
+	defer open.Wait()
+	defer close()
+	events := make(chan int, 10)
+	for range cap(events) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.JoinPath("events").String()+"?page=/", nil)
+		require.NoError(t, err)
+		res, err := browser.Do(r)
+		require.NoError(t, err)
+		open.Go(func() {
+			defer res.Body.Close()
+			n := 0
+			lines := bufio.NewScanner(res.Body)
+			lines.Buffer(nil, 4<<20)
+			for lines.Scan() {
+				if strings.HasPrefix(lines.Text(), "event: ") {
+					n++
+				}
+			}
+			events <- n
+		})
+	}
+	seen := func() string {
+		began := time.Now()
+		res := get(t.Context(), "/")
+		defer res.Body.Close()
+		page, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.Less(t, time.Since(began), 5*time.Second)
+		return string(page)
+	}
+	require.Eventually(t, func() bool {
+		page := seen()
+		return strings.Count(page, `class="tile ok"`) == many-2*down && strings.Count(page, "no answer in time") >= down &&
+			strings.Count(page, "connection refused") >= down
+	}, time.Minute, time.Second, "each node is shown as it is")
+	// The first questions have handshakes; then connections stay.
+	const measured = 15 * time.Second
+	before := cpuTime(t, cmd.Process.Pid)
+	time.Sleep(measured)
+	used := cpuTime(t, cmd.Process.Pid) - before
+	aMinute := time.Duration(float64(used) * float64(time.Minute) / float64(measured))
+	t.Logf("ten who look at %d nodes: %.2f s of CPU a minute", many, aMinute.Seconds())
+	require.Less(t, aMinute, manyCPU)
+	stopped()
+	for range cap(events) {
+		require.Positive(t, <-events)
+	}
+}
+
+// cpuTime is what a process has used (proc_pid_stat(5), utime and stime, in ticks of 10 ms).
+func cpuTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	var ticks int
+	for _, i := range []int{11, 12} {
+		n, err := strconv.Atoi(fields[i])
+		require.NoError(t, err)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
 // manyServe has node i answer on the loopback, and returns where. One that swallows takes connections and says nothing.
