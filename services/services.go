@@ -11,6 +11,7 @@ import (
 	"spore/services/dns"
 	"spore/services/kafka"
 	"spore/services/kubernetes"
+	"spore/services/logs"
 	"spore/services/metrics"
 	"spore/services/mqtt"
 	"spore/services/service"
@@ -41,6 +42,7 @@ var ours = sync.OnceValue(func() *List {
 		kafka.Service(),
 		ceph.Service(),
 		metrics.Service(),
+		logs.Service(),
 	}, nil)
 })
 

@@ -1,17 +1,14 @@
 package metrics
 
 import (
-	"bytes"
-	"crypto/x509"
-	"encoding/pem"
 	"net/mail"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
 	"spore/cluster/check"
+	"spore/services/remote"
 )
 
 const (
@@ -21,8 +18,6 @@ const (
 	maxWait, maxRepeat = 600, 7 * 24 * 60
 	// maxTopic is how long a topic may be: below it come two levels more.
 	maxTopic = 200
-	maxURL   = 2000
-	maxCA    = 64 << 10
 )
 
 // Severities are what alerts of the image have in the label severity.
@@ -34,9 +29,6 @@ var transports = []string{"udp", "tcp", "tls"}
 var receiverName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 })
-
-// account is what stands in no need of quotes anywhere.
-var account = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$`) })
 
 // topicForm is a topic without wildcards, and without empty levels.
 var topicForm = sync.OnceValue(func() *regexp.Regexp {
@@ -129,7 +121,7 @@ func checkEndpoint(k *check.Checker, p check.Place, e *Endpoint) {
 	case e.URL != "" && e.SecretURL != nil:
 		k.Errorf(p.Then("url"), "it has url and secretURL; write one of them")
 	case e.URL != "":
-		if why := BadURL(e.URL); why != "" { // It may hold a password, so that it is not repeated.
+		if why := remote.BadURL(e.URL); why != "" { // It may hold a password, so that it is not repeated.
 			k.Errorf(p.Then("url"), "the url %s; write one such as https://shift.plant.example/alerts", why)
 		}
 	}
@@ -144,27 +136,6 @@ func checkEndpoint(k *check.Checker, p check.Place, e *Endpoint) {
 	}
 }
 
-// BadURL says what is wrong with the URL of a server, or nothing.
-func BadURL(text string) string {
-	if len(text) > maxURL {
-		return "is too long"
-	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return "is malformed"
-	case u.Scheme != "http" && u.Scheme != "https":
-		return "begins with neither http:// nor https://"
-	case u.Host == "" || u.Hostname() == "":
-		return "has no host"
-	case u.User != nil:
-		return "has a user or a password in it, which token is for"
-	case u.Fragment != "":
-		return "has a fragment"
-	}
-	return ""
-}
-
 func checkMQTT(k *check.Checker, p check.Place, m *MQTT) {
 	if m == nil {
 		return
@@ -175,7 +146,7 @@ func checkMQTT(k *check.Checker, p check.Place, m *MQTT) {
 			"such as plant/alerts", check.Clip(m.Topic))
 	}
 	if p.File.Has(append(p.Path, "user")...) {
-		checkAccount(k, p.Then("user"), m.User)
+		remote.CheckAccount(k, p.Then("user"), m.User)
 	}
 	k.SecretRef(p.Then("password"), "password", m.Password)
 	if m.CA == ClusterCA {
@@ -185,7 +156,7 @@ func checkMQTT(k *check.Checker, p check.Place, m *MQTT) {
 		}
 		return
 	}
-	checkCA(k, p.Then("ca"), m.CA)
+	remote.CheckCA(k, p.Then("ca"), m.CA)
 }
 
 func checkSyslog(k *check.Checker, p check.Place, s *Syslog) {
@@ -200,7 +171,7 @@ func checkSyslog(k *check.Checker, p check.Place, s *Syslog) {
 		k.Errorf(p.Then("ca"), "%s has no certificates; remove ca, or write transport: tls", s.Transport)
 		return
 	}
-	checkCA(k, p.Then("ca"), s.CA)
+	remote.CheckCA(k, p.Then("ca"), s.CA)
 }
 
 func checkEmail(k *check.Checker, p check.Place, e *Email) {
@@ -219,16 +190,8 @@ func checkEmail(k *check.Checker, p check.Place, e *Email) {
 	case e.User != "" && e.Password == nil:
 		k.Errorf(p, "there is a user and no password; add password: {secretRef: …}")
 	case e.User != "":
-		checkAccount(k, p.Then("user"), e.User)
+		remote.CheckAccount(k, p.Then("user"), e.User)
 		k.SecretRef(p.Then("password"), "password", *e.Password)
-	}
-}
-
-func checkAccount(k *check.Checker, p check.Place, name string) {
-	if !account().MatchString(name) {
-		k.Errorf(p,
-			"the user %q is not valid; write 1 to 128 letters, digits, ., _, @ and -, the first a letter or digit",
-			check.Clip(name))
 	}
 }
 
@@ -241,33 +204,9 @@ func checkAddress(k *check.Checker, p check.Place, address, such string) {
 	if !p.File.Has(append(p.Path, key)...) {
 		return // Load reports what is missing.
 	}
-	if why := badTarget(address); why != "" {
+	if why := remote.BadAddress(address); why != "" {
 		k.Errorf(p.Then(key),
 			"the address %q %s; write a name or an address with a port, such as %s", check.Clip(address), why, such)
-	}
-}
-
-// checkCA checks certificates as PEM.
-func checkCA(k *check.Checker, p check.Place, text string) {
-	if text == "" {
-		return
-	}
-	if len(text) > maxCA {
-		k.Errorf(p, "ca has %d bytes; at most %d are read", len(text), maxCA)
-		return
-	}
-	rest, n := []byte(text), 0
-	for len(bytes.TrimSpace(rest)) > 0 {
-		var b *pem.Block
-		if b, rest = pem.Decode(rest); b == nil || b.Type != "CERTIFICATE" {
-			k.Errorf(p, "ca is not PEM of certificates; write one or more blocks of -----BEGIN CERTIFICATE-----")
-			return
-		}
-		if c, err := x509.ParseCertificate(b.Bytes); err != nil || !c.IsCA {
-			k.Errorf(p, "certificate %d of ca is malformed, or is not of an authority", n+1)
-			return
-		}
-		n++
 	}
 }
 

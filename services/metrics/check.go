@@ -1,16 +1,14 @@
 package metrics
 
 import (
-	"net"
-	"net/netip"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	"spore/cluster/check"
 	"spore/cluster/role/setting"
+	"spore/services/remote"
 )
 
 const (
@@ -98,7 +96,7 @@ func checkJob(k *check.Checker, p check.Place, j Job) {
 	seen := k.Unique()
 	for i, t := range j.Targets {
 		q := p.Then("targets", i)
-		if why := badTarget(t); why != "" {
+		if why := remote.BadAddress(t); why != "" {
 			k.Errorf(q, "the target %q %s; write an address or a name with a port, such as plc-7.plant.example:9100", check.Clip(t), why)
 			continue
 		}
@@ -108,24 +106,3 @@ func checkJob(k *check.Checker, p check.Place, j Job) {
 
 // schemes are those of a job.
 var schemes = []string{"http", "https"}
-
-// badTarget says what is wrong with a target, or nothing.
-func badTarget(t string) string {
-	host, port, err := net.SplitHostPort(t)
-	if err != nil {
-		return "has no port"
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "has a port that is none"
-	}
-	if a, err := netip.ParseAddr(host); err == nil {
-		if a.Zone() != "" {
-			return "has a zone"
-		}
-		return ""
-	}
-	if !check.IsDomain(strings.TrimSuffix(strings.ToLower(host), ".")) {
-		return "has a host that is none"
-	}
-	return ""
-}

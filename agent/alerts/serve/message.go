@@ -17,6 +17,7 @@ import (
 	"spore/agent/alerts/notice"
 	"spore/services/metrics"
 	"spore/services/metrics/bridge"
+	"spore/services/remote"
 )
 
 // maxLevel bounds a level of a topic that comes from a label, in bytes.
@@ -120,7 +121,7 @@ func post(ctx context.Context, to bridge.HTTP, text []byte) error {
 		if address, err = secret(to.URLFile); err != nil {
 			return err
 		}
-		if why := metrics.BadURL(address); why != "" {
+		if why := remote.BadURL(address); why != "" {
 			return errors.New("the URL in the bundle " + why)
 		}
 	}

@@ -1,0 +1,107 @@
+// Package logs is the service logs: every node sends what it logs to one or two stores, which keep it in VictoriaLogs,
+// answer questions, and give it on to a plant's own servers.
+package logs
+
+import (
+	"slices"
+	"strconv"
+
+	"spore/cluster/facts"
+	"spore/cluster/spec"
+	"spore/services/service"
+)
+
+// Name is the service in cluster.yaml.
+const Name = "logs"
+
+// Role is what a node with a store is. Every node sends to each store, so that each has everything.
+const Role = "logs-store"
+
+// What the role runs: what keeps entries and answers, and what takes them from nodes.
+const (
+	Program, Unit       = "victoria-logs", "victoria-logs.service"
+	Taker, TakerUnit    = "spore-logs-store", "spore-logs-store.service"
+	ProgramDir          = "/var/lib/victoria-logs"
+	TakerDir, TakerFile = "/var/lib/spore-logs-store", "/run/spore-logs-store/store.json"
+)
+
+// TakerSocket is where the node's API hands over what nodes send.
+const TakerSocket = "/run/spore-logs-store/socket"
+
+// Port is where VictoriaLogs answers, on the node itself: the free server checks no client certificates. People reach it
+// through the node's API.
+const Port = 9428
+
+// User is the name that VictoriaLogs wants of who asks it, with the password of the entry PasswordEntry.
+const User = "spore"
+
+// PasswordEntry is the bundle entry of the password: of the programs of a node, only those that are given it may ask
+// VictoriaLogs, or write into it.
+const PasswordEntry = "logs-store-password"
+
+// Service is the row of the list of services.
+func Service() service.Service {
+	return service.Service{
+		Name:     Name,
+		Settings: func() spec.Settings { return new(Settings) },
+		Check:    checkSettings,
+		Nodes:    checkNodes,
+		Choices: map[string][]string{
+			"Receiver.sources": Sources, "Receiver.priority": Priorities, "Syslog.transport": transports,
+		},
+		Roles: []service.Role{
+			{Name: Role, Aliases: []string{"logs"}, Target: "logs.target", Programs: []string{Program, Taker}},
+		},
+		Programs: programs,
+		Secrets: []service.SecretRow{
+			{Name: PasswordEntry, Roles: []string{Role}, Each: service.OneNode, Form: service.FormPassword},
+			{Name: "logs-secret", Roles: []string{Role}, Each: service.OneUser, Entry: "{user-secret}",
+				Form: service.FormGiven, Given: true},
+		},
+		UserSecrets: secrets,
+		Data:        data,
+		Live: []service.Live{
+			{Path: "services." + Name + ".give", Units: []string{TakerUnit}},
+			{Path: "services." + Name + ".queue", Units: []string{TakerUnit}},
+			{Path: "services." + Name + ".", Units: []string{Unit}},
+			// Which nodes there are, and what they are.
+			{Path: "hosts", Units: []string{TakerUnit}},
+			{Path: "members.", Units: []string{TakerUnit}},
+		},
+		Memory:      map[string]service.Memory{Role: memory},
+		Environment: map[string]service.Variables{Program: variables},
+	}
+}
+
+// programs are those of the role.
+var programs = []service.Program{
+	{
+		Name: Program, Unit: Unit, Payloads: []string{Program}, User: Program, Secrets: []string{PasswordEntry},
+		Ports: []service.Port{service.TCP(Port, "logs: LogsQL, for this node").On(service.Loopback)},
+	},
+	{
+		Name: Taker, Unit: TakerUnit, Own: []string{Taker}, User: Taker, NeedsSecrets: true,
+		Secrets: []string{PasswordEntry},
+	},
+}
+
+// memory is what the two programs take, and room for questions.
+func memory(c *facts.Cluster, _ *facts.Node) int { return 384 + c.Nodes/2 }
+
+func variables(c *facts.Cluster, _ *facts.Node, _ uint64) map[string]string {
+	s := Of(c.Services)
+	return map[string]string{
+		"VICTORIA_LOGS_RETENTION": s.Kept(), "VICTORIA_LOGS_SIZE": strconv.FormatUint(s.Bytes(), 10),
+	}
+}
+
+// Stores tells whether a node is to have a store.
+func Stores(c *facts.Cluster, node string) bool {
+	return Of(c.Services) != nil && slices.Contains(c.Members[Role], node)
+}
+
+// Gives tells whether a node's store gives entries on: of two stores the one whose name sorts first, so that receivers
+// get everything once.
+func Gives(c *facts.Cluster, node string) bool {
+	return Stores(c, node) && c.Members[Role][0] == node
+}
