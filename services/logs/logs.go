@@ -63,6 +63,7 @@ func Service() service.Service {
 		Live: []service.Live{
 			{Path: "services." + Name + ".give", Units: []string{TakerUnit}},
 			{Path: "services." + Name + ".queue", Units: []string{TakerUnit}},
+			{Path: "services." + Name + ".days", Units: []string{Unit, TakerUnit}},
 			{Path: "services." + Name + ".", Units: []string{Unit}},
 			// Which nodes there are, and what they are.
 			{Path: "hosts", Units: []string{TakerUnit}},
@@ -91,7 +92,7 @@ func memory(c *facts.Cluster, _ *facts.Node) int { return 384 + c.Nodes/2 }
 func variables(c *facts.Cluster, _ *facts.Node, _ uint64) map[string]string {
 	s := Of(c.Services)
 	return map[string]string{
-		"VICTORIA_LOGS_RETENTION": s.Kept(), "VICTORIA_LOGS_SIZE": strconv.FormatUint(s.Bytes(), 10),
+		"VICTORIA_LOGS_DAYS": strconv.Itoa(s.KeptDays()), "VICTORIA_LOGS_SIZE": strconv.FormatUint(s.Bytes(), 10),
 	}
 }
 

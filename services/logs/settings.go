@@ -2,7 +2,6 @@ package logs
 
 import (
 	"slices"
-	"strconv"
 
 	"spore/cluster/role/setting"
 	"spore/cluster/spec"
@@ -112,12 +111,12 @@ var Priorities = []string{"emerg", "alert", "crit", "err", "warning", "notice", 
 // transports are those of syslog.
 var transports = []string{"tls", "tcp", "udp"}
 
-// Kept is for how long entries are kept, as VictoriaLogs takes it, such as 30d.
-func (s *Settings) Kept() string {
+// KeptDays is for how many days entries are kept.
+func (s *Settings) KeptDays() int {
 	if s.Days == 0 {
-		return strconv.Itoa(defaultDays) + "d"
+		return defaultDays
 	}
-	return strconv.Itoa(s.Days) + "d"
+	return s.Days
 }
 
 // Bytes is what the data of the store may fill; 0 is without a bound.

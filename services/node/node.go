@@ -8,6 +8,7 @@ import (
 	dns "spore/services/dns/node"
 	kafka "spore/services/kafka/node"
 	kubernetes "spore/services/kubernetes/node"
+	logs "spore/services/logs/node"
 	metrics "spore/services/metrics/node"
 	mqtt "spore/services/mqtt/node"
 	"spore/services/rendering"
@@ -23,6 +24,7 @@ func Renderings() map[string]rendering.Func {
 		kafka.Renderings,
 		ceph.Renderings,
 		metrics.Renderings,
+		logs.Renderings,
 	} {
 		maps.Copy(out, of)
 	}
