@@ -47,6 +47,7 @@ import (
 	kafkaunit "spore/services/kafka/unit"
 	etcdunit "spore/services/kubernetes/etcd/unit"
 	kubernetesunit "spore/services/kubernetes/unit"
+	logsunit "spore/services/logs/unit"
 	metricsunit "spore/services/metrics/unit"
 	"spore/wire/nodeapi"
 )
@@ -332,6 +333,27 @@ func table(m *node.Machine) command.Table {
 						return command.Wrongly("a whole number of bytes and a PROGRAM are needed")
 					}
 					return metricsunit.Run(ctx, metricsunit.Usual(*dir, bytes, *program), m.Say)
+				}
+			},
+		},
+		{
+			Name:    "logs-store",
+			About:   "run the store of logs, and have its oldest days go where they are too old, or fill too much",
+			Example: "spore-agent logs-store --data /var/lib/victoria-logs --password FILE --days 30 -- /usr/bin/victoria-logs",
+			Read: func(a *command.Args) command.Run {
+				dir := a.Needed("data", "DIR", "where its data are")
+				password := a.Needed("password", "FILE", "which has the password of the store")
+				counters := a.String("counters", "FILE", "where to write how the store is, for the collector of metrics")
+				days := a.Needed("days", "DAYS", "for how many days entries are kept")
+				size := a.String("size", "BYTES", "what its data may fill; 0 is without a bound")
+				program := a.Tail("PROGRAM [ARGUMENT...]")
+				return func(ctx context.Context) error {
+					bytes, err := strconv.ParseUint(cmp.Or(*size, "0"), 10, 63)
+					kept, notDays := strconv.ParseUint(*days, 10, 16)
+					if err != nil || notDays != nil || kept == 0 || len(*program) == 0 {
+						return command.Wrongly("whole numbers of days and of bytes, and a PROGRAM, are needed")
+					}
+					return logsunit.Run(ctx, logsunit.Usual(*dir, *password, *counters, int(kept), bytes, *program), m.Say)
 				}
 			},
 		},
