@@ -49,7 +49,7 @@ var badAlerts = []badInput{
 		"  - {name: d, webhook: {url: 'http:///x'}}\n  - {name: e, webhook: {url: 'http://a/', secretURL: {secretRef: x}, token: {secretRef: X}}}\n"), []string{
 		`services/metrics.yaml:3:24: error: it has no url; write one such as https://shift.plant.example/alerts, or secretURL where knowing it is enough to send`,
 		`services/metrics.yaml:4:30: error: the url begins with neither http:// nor https://; write one such as https://shift.plant.example/alerts`,
-		`services/metrics.yaml:5:30: error: the url has a user or a password in it, which token is for; write one such as https://shift.plant.example/alerts`,
+		`services/metrics.yaml:5:30: error: the url has a user or a password in it, which have keys of their own; write one such as https://shift.plant.example/alerts`,
 		`services/metrics.yaml:5:31: error: this line holds a URL with a user and password; it would be readable in every image, also in a comment: put it into the bundle and name it by secretRef`,
 		`services/metrics.yaml:6:30: error: the url has no host; write one such as https://shift.plant.example/alerts`,
 		`services/metrics.yaml:7:30: error: it has url and secretURL; write one of them`,

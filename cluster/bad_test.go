@@ -63,7 +63,7 @@ func apply(t testing.TB, files fstest.MapFS, edits []edit) {
 func TestBadInputs(t *testing.T) {
 	for group, list := range map[string][]badInput{
 		"load": badLoad, "secrets": badSecrets, "network": badNetwork, "nodes": badNodes, "roles": badRoles,
-		"node files": badNodefiles, "services": badServices, "ports": badPorts, "Ceph": badCeph, "kubernetes": badKubernetes, "kafka": badKafka, "metrics": badMetrics, "alerts": badAlerts,
+		"node files": badNodefiles, "services": badServices, "ports": badPorts, "Ceph": badCeph, "kubernetes": badKubernetes, "kafka": badKafka, "metrics": badMetrics, "alerts": badAlerts, "logs": badLogs,
 		"image":     badImage,
 		"manifests": badManifests, "overlay": badOverlay, "programs": badPrograms,
 	} {
@@ -79,7 +79,7 @@ func TestBadInputs(t *testing.T) {
 }
 
 func TestStrictMakesEveryWarningAnError(t *testing.T) {
-	for _, tc := range slices.Concat(badNetwork, badNodes, badRoles, badNodefiles, badServices, badPorts, badCeph, badKubernetes, badKafka, badMetrics, badAlerts, badImage, badManifests, badOverlay, badPrograms) {
+	for _, tc := range slices.Concat(badNetwork, badNodes, badRoles, badNodefiles, badServices, badPorts, badCeph, badKubernetes, badKafka, badMetrics, badAlerts, badLogs, badImage, badManifests, badOverlay, badPrograms) {
 		files := goodFolder(t)
 		apply(t, files, tc.edits)
 		_, lenient := Check(files, Options{})
@@ -97,7 +97,7 @@ func FuzzCheck(f *testing.F) {
 	for i, name := range names {
 		f.Add(uint8(i), good[name].Data)
 	}
-	for _, tc := range slices.Concat(badLoad, badSecrets, badNetwork, badNodes, badRoles, badNodefiles, badServices, badPorts, badCeph, badKubernetes, badKafka, badMetrics, badAlerts, badImage, badManifests, badOverlay, badPrograms) {
+	for _, tc := range slices.Concat(badLoad, badSecrets, badNetwork, badNodes, badRoles, badNodefiles, badServices, badPorts, badCeph, badKubernetes, badKafka, badMetrics, badAlerts, badLogs, badImage, badManifests, badOverlay, badPrograms) {
 		files := goodFolder(f)
 		apply(f, files, tc.edits)
 		for _, e := range tc.edits {

@@ -60,7 +60,7 @@ func BadURL(text string) string {
 	case u.Host == "" || u.Hostname() == "":
 		return "has no host"
 	case u.User != nil:
-		return "has a user or a password in it, which token is for"
+		return "has a user or a password in it, which have keys of their own"
 	case u.Fragment != "":
 		return "has a fragment"
 	}
