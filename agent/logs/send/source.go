@@ -34,15 +34,15 @@ type Source interface {
 	Open(store string) (Reader, error)
 }
 
-// Reader is a source as one store reads it. Its functions are never called at the same time.
+// Reader is a source as one store reads it. Done comes from another goroutine than Next, and may come while Next waits.
 type Reader interface {
 	// Next waits until there are entries, and returns them: at most 1 MiB or some thousands, so that other sources have
-	// their turn. Each has CursorField and TimeField. An error is said and tried again, until ctx is over.
+	// their turn. Each has CursorField and TimeField. An error is said, and Next is called again, until ctx is over.
 	Next(ctx context.Context) (Batch, error)
-	// Done tells that the store has what Next returned, or that nobody will ever take it; batches come in the order of
-	// Next, while later ones may have been read already. An error is said.
+	// Done tells that the store has what Next returned, or will never take it. Batches come in the order of Next, each
+	// once; those without entries do not come. An error is said.
 	Done(Batch) error
-	// Close ends the reading, and saves what Done was told.
+	// Close ends the reading, and saves what Done was told. Nothing is called after it.
 	Close() error
 }
 

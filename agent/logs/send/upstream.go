@@ -1,0 +1,134 @@
+package send
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"spore/services/logs/sending"
+	"spore/wire/journalexport"
+)
+
+// EntriesPath is where a store takes entries, in the API of its node.
+const EntriesPath = "/v1/logs/entries"
+
+// Times of a request. headerBound is how long a store may think about a batch: it writes it to its disk.
+const (
+	dialBound    = 15 * time.Second
+	headerBound  = time.Minute
+	requestBound = 5 * time.Minute
+	idleBound    = 5 * time.Minute
+	// mostLater bounds how long a store may have us wait.
+	mostLater = time.Minute
+)
+
+// maxText bounds what is read of an answer, in bytes.
+const maxText = 1 << 10
+
+// answer is what a store says of a batch.
+type answer int
+
+const (
+	taken    answer = iota // it is on the store's disk
+	later                  // not now, or nobody knows
+	refused                // it is malformed
+	tooLarge               // it is too large
+)
+
+func (a answer) String() string { return [...]string{"taken", "later", "refused", "refused"}[a] }
+
+// upstream sends batches to the API of a store's node.
+type upstream struct {
+	url    string
+	client *http.Client
+	pack   *zstd.Encoder
+}
+
+// newUpstream makes the client of a store. The certificate is read again for each connection: it is renewed.
+func newUpstream(s sending.Store, c sending.Config, authority []byte) (*upstream, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(authority) {
+		return nil, fmt.Errorf("%s has no certificate", c.CA)
+	}
+	pack, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(256<<10))
+	if err != nil {
+		return nil, fmt.Errorf("internal error: %w", err)
+	}
+	t := &http.Transport{
+		DialContext: (&net.Dialer{Timeout: dialBound}).DialContext,
+		TLSClientConfig: &tls.Config{
+			MinVersion: tls.VersionTLS13, RootCAs: pool, ServerName: s.ServerName,
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				pair, err := tls.LoadX509KeyPair(c.Certificate, c.Key)
+				return &pair, err
+			},
+		},
+		TLSHandshakeTimeout: dialBound, ResponseHeaderTimeout: headerBound, IdleConnTimeout: idleBound,
+		MaxIdleConnsPerHost: 1, MaxResponseHeaderBytes: 16 << 10, DisableCompression: true,
+	}
+	return &upstream{
+		url: "https://" + s.Address + EntriesPath, pack: pack,
+		client: &http.Client{
+			Transport: t, Timeout: requestBound,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// packed is a batch as it is sent.
+func (u *upstream) packed(data []byte) []byte { return u.pack.EncodeAll(data, nil) }
+
+// send sends a packed batch once. The error says why it was not taken; wait is how long the store wants us to.
+func (u *upstream) send(ctx context.Context, packed []byte) (a answer, wait time.Duration, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.url, bytes.NewReader(packed))
+	if err != nil {
+		return later, 0, fmt.Errorf("internal error: %w", err)
+	}
+	r.Header.Set("Content-Type", journalexport.ContentType)
+	r.Header.Set("Content-Encoding", "zstd")
+	got, err := u.client.Do(r)
+	if err != nil {
+		return later, 0, err
+	}
+	defer got.Body.Close()
+	// The rest is read, as far as it is short, so that the connection can be used again.
+	text, err := io.ReadAll(io.LimitReader(got.Body, maxText))
+	said := printable(string(text))
+	switch got.StatusCode {
+	case http.StatusNoContent:
+		return taken, 0, nil // The store has it, whatever became of the connection behind that.
+	case http.StatusBadRequest:
+		return refused, 0, errors.New("the store calls it malformed: " + said)
+	case http.StatusRequestEntityTooLarge:
+		return tooLarge, 0, errors.New("the store calls it too large: " + said)
+	}
+	if err != nil {
+		return later, 0, fmt.Errorf("read the answer of the store: %w", err)
+	}
+	return later, waitOf(got.Header.Get("Retry-After")), fmt.Errorf("the store answers %d: %s", got.StatusCode, said)
+}
+
+// waitOf reads Retry-After as a count of seconds (RFC 9110, section 10.2.3).
+func waitOf(text string) time.Duration {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return min(time.Duration(n)*time.Second, mostLater)
+}
+
+// printable is a text on one line that no terminal obeys.
+func printable(text string) string {
+	return strings.Trim(strconv.QuoteToGraphic(strings.TrimSpace(text)), `"`)
+}
