@@ -10,10 +10,10 @@ import (
 	"spore/services/logs/sending"
 )
 
-// Pauses between two tries.
+// Pauses between two tries: the first one, and how many times as long they become.
 const (
 	firstPause = time.Second
-	mostPause  = 30 * time.Second
+	mostPauses = 30
 )
 
 // sayAgain is after how long a problem that stays is said again. Each line goes to the stores as well.
@@ -105,7 +105,7 @@ func (s *store) insist(ctx context.Context, data []byte) (answer, error) {
 		if err := sleep(ctx, max(wait, pause/2+rand.N(pause))); err != nil {
 			return later, err
 		}
-		pause = min(2*pause, mostPause)
+		pause = min(2*pause, mostPauses*s.pause)
 	}
 }
 
