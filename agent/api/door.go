@@ -28,9 +28,12 @@ const (
 	startsEvery = time.Millisecond
 	// maxOperators and maxNodes are how many connections are served at once of either, and seatsEach those of one
 	// certificate's name. No node, broken into or not, takes the room of the others or of operators.
+	// Senders of logs have seats of their own: all nodes of a cluster bring their lines to the same store.
 	maxOperators = 48
 	maxNodes     = 96
+	maxSenders   = 320
 	seatsEach    = 16
+	senderSeats  = 2
 	// sayEvery is how often it is said that connections were closed.
 	sayEvery = time.Minute
 )
@@ -51,9 +54,9 @@ type door struct {
 	strangers *list.List
 	of        map[netip.Prefix]*list.List
 	starts    allowance[netip.Prefix]
-	// seats are the connections that are served, by whose they are; operators and nodes are their numbers.
-	seats            map[seat]int
-	operators, nodes int
+	// seats are the connections that are served, by whose they are; operators, nodes and senders are their numbers.
+	seats                     map[seat]int
+	operators, nodes, senders int
 	// served are the connections that have seats.
 	served map[*connection]struct{}
 	// turned counts those that were closed since it was said last.
@@ -69,8 +72,8 @@ type arrival struct {
 
 // seat is whose a connection is.
 type seat struct {
-	name     string
-	operator bool
+	name             string
+	operator, sender bool
 }
 
 // stranger is a connection that has not shown a certificate yet. Its elements are its places in the two lists; both are
@@ -237,12 +240,16 @@ func (d *door) greet(s *stranger) {
 
 // sit gives whoever has shown a certificate a seat, as long as there is one.
 func (d *door) sit(c *connection, from netip.Prefix) bool {
-	who := seat{c.caller.Name, c.caller.Is(nodeapi.Lookers()...)}
-	taken, most := &d.nodes, maxNodes
-	if who.operator {
+	who := seat{name: c.caller.Name, operator: c.caller.Is(nodeapi.Lookers()...)}
+	taken, most, each := &d.nodes, maxNodes, seatsEach
+	switch {
+	case who.operator:
 		taken, most = &d.operators, maxOperators
+	case c.caller.Is(nodeapi.Sender) && !c.caller.Is(nodeapi.Node):
+		who.sender = true
+		taken, most, each = &d.senders, maxSenders, senderSeats
 	}
-	if *taken >= most || d.seats[who] >= seatsEach {
+	if *taken >= most || d.seats[who] >= each {
 		d.tell(time.Now(), from)
 		return false
 	}

@@ -47,6 +47,9 @@ const (
 	Admin    Role = "spore:admin"
 	// Scraper is a program that asks for metrics and nothing else.
 	Scraper Role = "spore:scraper"
+	// Sender is the program of a node that brings what the node logs to the stores, and may do nothing else. The common
+	// name is the node's.
+	Sender Role = "spore:sender"
 )
 
 // Caller is who shows a certificate.
@@ -87,7 +90,7 @@ func callerOf(certificate *x509.Certificate) Caller {
 		Name: certificate.Subject.CommonName, Begins: certificate.NotBefore, Ends: certificate.NotAfter,
 		Serial: Serial(certificate.SerialNumber), Fingerprint: Fingerprint(certificate),
 	}
-	for _, known := range []Role{Node, Admin, Operator, Reader, Scraper} {
+	for _, known := range []Role{Node, Admin, Operator, Reader, Scraper, Sender} {
 		if slices.Contains(certificate.Subject.Organization, string(known)) {
 			c.Roles = append(c.Roles, known)
 		}

@@ -4,10 +4,13 @@ package nodeapi
 func Lookers() []Role { return []Role{Reader, Operator, Admin} }
 
 // isPerson tells whether a certificate is that of a person, and not of a program or a node, too.
-func (c Caller) isPerson() bool { return c.Is(Lookers()...) && !c.Is(Node, Scraper) }
+func (c Caller) isPerson() bool { return c.Is(Lookers()...) && !c.Is(Node, Scraper, Sender) }
 
 // Scrapers may ask for metrics.
 func Scrapers() []Role { return []Role{Scraper, Reader, Operator, Admin} }
+
+// Senders may bring what nodes log.
+func Senders() []Role { return []Role{Sender} }
 
 // Hands may also do what is undone by itself or by another call: restart, drain, capture, collect.
 func Hands() []Role { return []Role{Operator, Admin} }
@@ -47,7 +50,7 @@ func Least(who []Role) Role {
 
 // Widest is the role of the most rights among some; a node's where there is no other.
 func Widest(roles []Role) Role {
-	for _, r := range []Role{Admin, Operator, Reader, Scraper, Node} {
+	for _, r := range []Role{Admin, Operator, Reader, Scraper, Node, Sender} {
 		for _, has := range roles {
 			if has == r {
 				return r

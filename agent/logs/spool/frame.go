@@ -27,7 +27,7 @@ const (
 	frameMagic   = 0x664c7053
 	frameSize    = 36
 	// MaxLines is how many bytes of lines one frame has at most, and so the longest line.
-	MaxLines = 1 << 20
+	MaxLines = 2 << 20
 	// maxMarks bounds the marks of a frame, and maxPayload the whole: zstd adds little to what does not compress.
 	maxMarks   = 16 << 20
 	maxPayload = maxMarks + MaxLines + MaxLines/8

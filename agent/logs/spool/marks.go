@@ -20,7 +20,7 @@ type Mark struct {
 // Bounds of what is remembered: groups, sources of one group, and bytes of a name.
 const (
 	maxGroups   = 1024
-	MaxSources  = 128
+	MaxSources  = 256
 	maxMarkName = 256
 )
 
