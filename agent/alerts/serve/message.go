@@ -15,6 +15,7 @@ import (
 
 	"spore/agent/alerts/mqtt"
 	"spore/agent/alerts/notice"
+	"spore/agent/plant"
 	"spore/services/metrics"
 	"spore/services/metrics/bridge"
 	"spore/services/remote"
@@ -118,7 +119,7 @@ func post(ctx context.Context, to bridge.HTTP, text []byte) error {
 	address := to.URL
 	if to.URLFile != "" {
 		var err error
-		if address, err = secret(to.URLFile); err != nil {
+		if address, err = plant.Secret(to.URLFile); err != nil {
 			return err
 		}
 		if why := remote.BadURL(address); why != "" {
@@ -131,7 +132,7 @@ func post(ctx context.Context, to bridge.HTTP, text []byte) error {
 	}
 	q.Header.Set("Content-Type", "application/json")
 	if to.TokenFile != "" {
-		token, err := secret(to.TokenFile)
+		token, err := plant.Secret(to.TokenFile)
 		if err != nil {
 			return err
 		}

@@ -6,8 +6,6 @@ package serve
 import (
 	"context"
 	"crypto/subtle"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -20,8 +18,8 @@ import (
 	"spore/agent/alerts/mqtt"
 	"spore/agent/alerts/notice"
 	"spore/agent/alerts/syslog"
+	"spore/agent/plant"
 	"spore/services/metrics/bridge"
-	"spore/storage/atomicfile"
 )
 
 const (
@@ -32,8 +30,6 @@ const (
 	most = 4
 	// quiet is for how long nothing more is said about the same receiver: Alertmanager asks again every few seconds.
 	quiet = time.Minute
-	// maxSecret bounds a file of a secret.
-	maxSecret = 4 << 10
 )
 
 // Bridge is the bridge.
@@ -149,7 +145,7 @@ func (b *Bridge) complain(path, text string) {
 
 // known tells whether Alertmanager asks.
 func (b *Bridge) known(r *http.Request) error {
-	want, err := secret(b.config.PasswordFile)
+	want, err := plant.Secret(b.config.PasswordFile)
 	if err != nil {
 		return err
 	}
@@ -174,7 +170,7 @@ func (b *Bridge) tell(ctx context.Context, to bridge.Receiver, alerts []notice.A
 		}
 		return b.publish(ctx, *to.MQTT, messages)
 	case to.Syslog != nil:
-		config, err := clientTLS(to.Syslog.CA)
+		config, err := plant.TLS(to.Syslog.CA)
 		if err != nil {
 			return err
 		}
@@ -188,39 +184,13 @@ func (b *Bridge) tell(ctx context.Context, to bridge.Receiver, alerts []notice.A
 }
 
 func (b *Bridge) publish(ctx context.Context, to bridge.MQTT, messages []mqtt.Message) error {
-	password, err := secret(to.PasswordFile)
+	password, err := plant.Secret(to.PasswordFile)
 	if err != nil {
 		return err
 	}
-	config, err := clientTLS(to.CA)
+	config, err := plant.TLS(to.CA)
 	if err != nil {
 		return err
 	}
 	return mqtt.Publish(ctx, mqtt.Broker{Address: to.Address, User: to.User, Password: password, TLS: config}, messages)
-}
-
-// secret reads a secret as it is now.
-func secret(file string) (string, error) {
-	data, err := atomicfile.ReadLimited(file, maxSecret)
-	if err != nil {
-		return "", fmt.Errorf("read a secret: %w", err)
-	}
-	text := strings.TrimRight(string(data), "\r\n")
-	if text == "" {
-		return "", fmt.Errorf("read a secret: %s is empty", file)
-	}
-	return text, nil
-}
-
-// clientTLS has a server show a certificate of these authorities, or of those of the system where there are none.
-func clientTLS(ca string) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca == "" {
-		return c, nil
-	}
-	c.RootCAs = x509.NewCertPool()
-	if !c.RootCAs.AppendCertsFromPEM([]byte(ca)) {
-		return nil, errors.New("the certificates of ca are malformed")
-	}
-	return c, nil
 }

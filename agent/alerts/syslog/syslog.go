@@ -1,27 +1,22 @@
-// Package syslog sends alerts to a server of syslog: lines of RFC 5424 over UDP (RFC 5426), TCP with counted octets
-// (RFC 6587, section 3.4.1) or TLS (RFC 5425). It listens to nothing.
+// Package syslog sends alerts to a server of syslog: a message of each (spore/agent/syslog). It listens to nothing.
 package syslog
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"spore/agent/alerts/notice"
+	"spore/agent/syslog"
 )
 
 const (
 	// facility is daemon (RFC 5424, section 6.2.1).
 	facility = 3
-	// maxLine is what every receiver of UDP should take (RFC 5426, section 3.2); more of a line is cut.
-	maxLine = 2048
 	// objection is how long a server has to refuse lines.
 	objection = 2 * time.Second
 	// application is APP-NAME, message MSGID, and element SD-ID. 32473 is the number of examples (RFC 5612): the project
@@ -45,24 +40,19 @@ func Line(a notice.Alert, cluster, host string, now time.Time) []byte {
 	if !a.Firing {
 		severity, status = resolved, "resolved"
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "<%d>1 %s %s %s - %s [%s", facility*8+severity,
-		now.UTC().Format("2006-01-02T15:04:05.000000Z"), name(host, 255), application, message, element)
-	for _, p := range []struct{ key, value string }{
-		{"status", status}, {"name", a.Name}, {"severity", a.Severity}, {"instance", a.Instance}, {"cluster", cluster},
-		{"since", stamp(a.Since)}, {"until", stamp(a.Until)}, {"fingerprint", a.Fingerprint},
-	} {
-		if p.value != "" {
-			fmt.Fprintf(&b, " %s=\"%s\"", p.key, escape.Replace(notice.Text(p.value, 128)))
-		}
+	m := syslog.Message{
+		Facility: facility, Severity: severity, Time: now, Host: host, Application: application, ID: message,
+		Element: element, Text: notice.Text(a.Summary, syslog.MaxDatagram),
 	}
-	b.WriteString("] ")
-	b.WriteString(notice.Text(a.Summary, maxLine))
-	return []byte(notice.Text(b.String(), maxLine))
+	for _, p := range []syslog.Param{
+		{Name: "status", Value: status}, {Name: "name", Value: a.Name}, {Name: "severity", Value: a.Severity},
+		{Name: "instance", Value: a.Instance}, {Name: "cluster", Value: cluster}, {Name: "since", Value: stamp(a.Since)},
+		{Name: "until", Value: stamp(a.Until)}, {Name: "fingerprint", Value: a.Fingerprint},
+	} {
+		m.Params = append(m.Params, syslog.Param{Name: p.Name, Value: notice.Text(p.Value, 128)})
+	}
+	return m.Append(nil, syslog.MaxDatagram)
 }
-
-// escape is for values of structured data (section 6.3.3).
-var escape = strings.NewReplacer(`"`, `\"`, `\`, `\\`, `]`, `\]`)
 
 func stamp(t time.Time) string {
 	if t.IsZero() {
@@ -71,29 +61,12 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// name is a text of visible ASCII (section 6), or - where nothing is left.
-func name(s string, most int) string {
-	s = strings.Map(func(r rune) rune {
-		if r <= ' ' || r > '~' {
-			return -1
-		}
-		return r
-	}, s)
-	if s == "" {
-		return "-"
-	}
-	return s[:min(len(s), most)]
-}
-
 // Server is where lines go; Transport is udp, tcp or tls.
-type Server struct {
-	Address, Transport string
-	TLS                *tls.Config
-}
+type Server syslog.Server
 
 // Send sends lines. What nobody acknowledges may be lost: syslog has no answers.
 func (s Server) Send(ctx context.Context, lines [][]byte) error {
-	c, err := s.dial(ctx)
+	c, err := syslog.Server(s).Dial(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the syslog server: %w", err)
 	}
@@ -105,7 +78,7 @@ func (s Server) Send(ctx context.Context, lines [][]byte) error {
 	}
 	for _, l := range lines {
 		if s.Transport != "udp" {
-			l = append([]byte(strconv.Itoa(len(l))+" "), l...)
+			l = syslog.AppendFrame(nil, l)
 		}
 		if _, err := c.Write(l); err != nil {
 			return fmt.Errorf("send to the syslog server: %w", err)
@@ -127,20 +100,9 @@ func taken(c net.Conn, end func() error) error {
 	if err := c.SetReadDeadline(time.Now().Add(objection)); err != nil {
 		return errors.Join(ended, err)
 	}
-	_, err := io.CopyN(io.Discard, c, maxLine)
+	_, err := io.CopyN(io.Discard, c, syslog.MaxDatagram)
 	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return ended
 	}
 	return errors.Join(err, ended)
-}
-
-func (s Server) dial(ctx context.Context) (net.Conn, error) {
-	switch s.Transport {
-	case "tls":
-		d := tls.Dialer{Config: s.TLS}
-		return d.DialContext(ctx, "tcp", s.Address)
-	case "tcp", "udp":
-		return new(net.Dialer).DialContext(ctx, s.Transport, s.Address)
-	}
-	return nil, fmt.Errorf("the transport %.16q is unknown", s.Transport)
 }

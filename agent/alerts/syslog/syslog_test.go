@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/alerts/notice"
+	"spore/agent/syslog"
 	"spore/test/testca"
 )
 
@@ -41,7 +42,7 @@ func TestLinesOfAlerts(t *testing.T) {
 		require.Equal(t, tt.want, string(Line(tt.alert, "plant", tt.host, now)), name)
 	}
 	long := notice.Alert{Firing: true, Summary: strings.Repeat("x", 10_000)}
-	require.Len(t, Line(long, "plant", "n", now), maxLine)
+	require.Len(t, Line(long, "plant", "n", now), syslog.MaxDatagram)
 }
 
 func TestTCPCountsOctets(t *testing.T) {
