@@ -99,15 +99,10 @@ func (m Message) appendData(b []byte, end int) []byte {
 // escape is for values of structured data (section 6.3.3).
 var escape = strings.NewReplacer(`"`, `\"`, `\`, `\\`, `]`, `\]`)
 
-// name is an SD-NAME: visible ASCII without what ends it.
-func name(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '=' || r == ']' || r == '"' {
-			return -1
-		}
-		return r
-	}, word(s, maxName))
-}
+// name is an SD-NAME: a word without what ends it.
+func name(s string) string { return word(notInNames.Replace(s), maxName) }
+
+var notInNames = strings.NewReplacer("=", "", "]", "", `"`, "")
 
 // word is a text of visible ASCII (section 6), or - where nothing is left.
 func word(s string, most int) string {
