@@ -68,7 +68,7 @@ func (r *Receiver) Give(ctx context.Context, entries []parcel.Entry) (parcel.Out
 		}
 		out.Left = append(again, out.Left[n:]...)
 		if len(again) > 0 {
-			err := fmt.Errorf("the server has no room for %d entries now: %s", len(again), why)
+			err := fmt.Errorf("the server did not take %d entries now: %s", len(again), why)
 			return out, &parcel.Later{After: answer.After, Err: err}
 		}
 	}
