@@ -108,12 +108,13 @@ func (r *Receiver) write(data []byte) error {
 			return err
 		}
 	}
-	if _, err := r.file.WriteAt(data, r.size); err != nil {
-		// What is there of it goes, so that nobody reads half a line. Where that fails, open cuts it off.
-		return errors.Join(err, r.file.Truncate(r.size))
+	_, err := r.file.WriteAt(data, r.size)
+	if err == nil {
+		err = r.file.Sync()
 	}
-	if err := r.file.Sync(); err != nil {
-		return err
+	if err != nil {
+		// What is there of it goes: nobody reads half a line, and what did not reach the disk does not count as written.
+		return errors.Join(err, r.file.Truncate(r.size))
 	}
 	r.size += int64(len(data))
 	return nil

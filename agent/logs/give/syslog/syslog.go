@@ -34,6 +34,8 @@ const (
 	recent, recentBytes = 10 * time.Second, 4 << 20
 	// burst is after how many datagrams there is a pause, so that the server's buffer, of 200 KiB mostly, holds them.
 	burst, rest = 32, 2 * time.Millisecond
+	// objection is how long a network has to say that nobody takes datagrams.
+	objection = 50 * time.Millisecond
 	// maxValue bounds a value of structured data, in bytes.
 	maxValue = 512
 	// element is the SD-ID. 32473 is the number of examples (RFC 5612): the project has none.
@@ -144,16 +146,18 @@ func confirmed(ctx context.Context, c net.Conn) error {
 	}
 	err := untilEnd(c)
 	switch {
-	case errors.Is(err, io.EOF):
-		return nil
+	// Many end TLS without its notice, which is io.ErrUnexpectedEOF.
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 	case ctx.Err() == nil && errors.Is(err, os.ErrDeadlineExceeded):
-		return confirmedByKernel(c)
+	default:
+		return fmt.Errorf("the server ended the connection before it had read all: %w", err)
 	}
-	return fmt.Errorf("the server ended the connection before it had read all: %w", err)
+	// One that ended its side at once has read nothing.
+	return confirmedByKernel(c)
 }
 
-// untilEnd reads until the server ends its side: io.EOF, in TLS with a notice. What it says is nothing of syslog; one
-// that says much is not waited for.
+// untilEnd reads until the server ends its side. What it says is nothing of syslog; one that says much is not waited
+// for.
 func untilEnd(c net.Conn) error {
 	if err := c.SetReadDeadline(time.Now().Add(ends)); err != nil {
 		return err
@@ -164,7 +168,7 @@ func untilEnd(c net.Conn) error {
 	return errors.New("it says something, as no server of syslog does")
 }
 
-// confirmedByKernel tells of a server that does not end its side whether its kernel has everything.
+// confirmedByKernel tells whether the server's kernel has everything.
 func confirmedByKernel(c net.Conn) error {
 	if t, is := c.(*tls.Conn); is {
 		c = t.NetConn()
@@ -208,6 +212,17 @@ func (r *Receiver) datagrams(ctx context.Context, entries []parcel.Entry) error 
 		if _, err := c.Write(message(e).Append(nil, r.server.Most())); err != nil {
 			return fmt.Errorf("send to the syslog server: %w", err)
 		}
+	}
+	return refused(c)
+}
+
+// refused tells whether somebody says that nobody listens, which comes behind the datagrams (ICMP).
+func refused(c net.Conn) error {
+	if err := c.SetReadDeadline(time.Now().Add(objection)); err != nil {
+		return fmt.Errorf("send to the syslog server: %w", err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("send to the syslog server: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,279 @@
+package syslog
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/logs/give/parcel"
+	"spore/agent/syslog"
+	"spore/test/testca"
+)
+
+func entries(t *testing.T, lines ...string) []parcel.Entry {
+	t.Helper()
+	got, malformed := parcel.Parse([]byte(strings.Join(lines, "\n")))
+	require.Zero(t, malformed)
+	return got
+}
+
+func numbered(t *testing.T, from, to int) []parcel.Entry {
+	var lines []string
+	for i := from; i < to; i++ {
+		lines = append(lines, fmt.Sprintf(`{"_msg":"entry %d","node":"n"}`, i))
+	}
+	return entries(t, lines...)
+}
+
+func TestAnEntryAsAMessage(t *testing.T) {
+	for name, tt := range map[string]struct{ line, want string }{
+		"of a unit": {
+			`{"_time":"2026-01-02T03:04:05.000678Z","_msg":"hello","cluster":"plant","node":"edge-01","role":"worker","_SPORE_SOURCE":"journal","_SYSTEMD_UNIT":"ssh.service","SYSLOG_IDENTIFIER":"sshd","SYSLOG_FACILITY":"10","_PID":"42","PRIORITY":"4","__CURSOR":"s=a;i=1"}`,
+			`<84>1 2026-01-02T03:04:05.000678Z edge-01 sshd 42 - [spore@32473 cluster="plant" node="edge-01" source="journal" unit="ssh.service" role="worker" cursor="s=a;i=1"] hello`,
+		},
+		"of a pod": {
+			`{"_msg":"hello","node":"n","_SPORE_SOURCE":"pod","KUBERNETES_NAMESPACE":"default","KUBERNETES_POD":"web-0","KUBERNETES_CONTAINER":"web","KUBERNETES_STREAM":"stderr"}`,
+			`<30>1 - n web - - [spore@32473 node="n" source="pod" namespace="default" pod="web-0" container="web" stream="stderr"] hello`,
+		},
+		"of the audit log": {`{"_msg":"{}","_SPORE_SOURCE":"audit"}`, `<110>1 - - audit - - [spore@32473 source="audit"] {}`},
+		"hostile": {
+			`{"_msg":"a\nb\u0000\u202e","node":"x\ny z","_SYSTEMD_UNIT":"\"] [evil@1 a=\"b\\","SYSLOG_FACILITY":"99","PRIORITY":"-1","_PID":"1 2"}`,
+			`<30>1 - xyz "][evil@1a="b\ 12 - [spore@32473 node="x#012y z" unit="\"\] [evil@1 a=\"b\\"] a#012b#000?`,
+		},
+		"nothing": {`{}`, `<30>1 - - - - - - `},
+	} {
+		require.Equal(t, tt.want, string(message(entries(t, tt.line)[0]).Append(nil, syslog.MaxStream)), name)
+	}
+}
+
+// server takes messages by streams.
+type server struct {
+	net.Listener
+	mu  sync.Mutex
+	got []string
+}
+
+func listen(t *testing.T, config *tls.Config, address string) *server {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	require.NoError(t, err)
+	if config != nil {
+		l = tls.NewListener(l, config)
+	}
+	t.Cleanup(func() { l.Close() })
+	return &server{Listener: l}
+}
+
+// take reads one connection; one that ends early reads only so many messages.
+func (s *server) take(most int) {
+	c, err := s.Accept()
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	r := bufio.NewReader(c)
+	for i := 0; i < most; i++ {
+		text, err := r.ReadString(' ')
+		if err != nil {
+			return
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil {
+			return
+		}
+		line := make([]byte, n)
+		if _, err := io.ReadFull(r, line); err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.got = append(s.got, string(line[strings.Index(string(line), "] ")+2:]))
+		s.mu.Unlock()
+	}
+}
+
+func (s *server) texts() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.got, ",")
+}
+
+const all = 1 << 20
+
+func identity(t *testing.T, name string) (*testca.CA, *tls.Config) {
+	t.Helper()
+	ca, err := testca.New("log")
+	require.NoError(t, err)
+	certificate, key, err := ca.Server(name)
+	require.NoError(t, err)
+	pair, err := tls.X509KeyPair(certificate, key)
+	require.NoError(t, err)
+	return ca, &tls.Config{Certificates: []tls.Certificate{pair}}
+}
+
+func receiver(s *server, transport string, config *tls.Config) *Receiver {
+	return New(syslog.Server{Address: s.Addr().String(), Transport: transport, TLS: config}, time.Now)
+}
+
+func TestEntriesArriveOnceAndInOrder(t *testing.T) {
+	ca, config := identity(t, "127.0.0.1")
+	for transport, s := range map[string]*server{"tcp": listen(t, nil, "127.0.0.1:0"), "tls": listen(t, config, "127.0.0.1:0")} {
+		go func() {
+			for range 2 {
+				s.take(all)
+			}
+		}()
+		r := receiver(s, transport, &tls.Config{RootCAs: ca.Pool()})
+		for i := range 2 {
+			out, err := r.Give(t.Context(), numbered(t, 2*i, 2*i+2))
+			require.NoError(t, err, transport)
+			require.Equal(t, parcel.Outcome{Left: []parcel.Entry{}}, out)
+			require.True(t, strings.HasSuffix(s.texts(), fmt.Sprintf("entry %d", 2*i+1)), "given is what was read")
+		}
+		require.Equal(t, "entry 0,entry 1,entry 2,entry 3", s.texts(), transport)
+	}
+}
+
+func TestAConnectionThatBreaksLosesNothing(t *testing.T) {
+	s := listen(t, nil, "127.0.0.1:0")
+	r := receiver(s, "tcp", nil)
+	go s.take(all)
+	_, err := r.Give(t.Context(), numbered(t, 0, 2))
+	require.NoError(t, err)
+	go s.take(1)
+	big := numbered(t, 2, 4000)
+	out, err := r.Give(t.Context(), big)
+	require.ErrorContains(t, err, "send to the syslog server: ")
+	require.Len(t, out.Left, len(big))
+	go s.take(all)
+	_, err = r.Give(t.Context(), out.Left)
+	require.NoError(t, err)
+	texts := s.texts()
+	require.True(t, strings.HasPrefix(texts, "entry 0,entry 1,entry 2,entry 0,entry 1,entry 2,entry 3,"),
+		"what went out before is sent again: %.100s", texts)
+	require.True(t, strings.HasSuffix(texts, ",entry 3999"))
+	go s.take(all)
+	_, err = r.Give(t.Context(), numbered(t, 4000, 4001))
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(s.texts(), ",entry 3999,entry 4000"), "once")
+}
+
+func TestWhatWasSentLongAgoIsNotSentAgain(t *testing.T) {
+	now := time.Unix(1000, 0)
+	r := New(syslog.Server{}, func() time.Time { return now })
+	r.sent = []sent{{now.Add(-recent - time.Second), []byte("old")}, {now, []byte("new")}}
+	r.forget()
+	require.Len(t, r.sent, 1)
+	now = now.Add(time.Hour)
+	r.again = true
+	r.forget()
+	require.Len(t, r.sent, 1, "the server was away")
+	r.sent = []sent{{now, nil}, {now, make([]byte, recentBytes)}, {now, make([]byte, 1)}}
+	r.forget()
+	require.Len(t, r.sent, 1, "memory has a bound")
+	r.again = false
+	now = now.Add(-time.Hour)
+	r.forget()
+	require.Empty(t, r.sent, "the clock was set back")
+}
+
+func TestServersThatTakeNothing(t *testing.T) {
+	ca, config := identity(t, "other.example")
+	refuses := config.Clone()
+	refuses.ClientAuth, refuses.ClientCAs = tls.RequireAndVerifyClientCert, ca.Pool()
+	for name, tt := range map[string]struct {
+		config *tls.Config
+		name   string
+		does   func(net.Conn)
+		want   string
+	}{
+		"ends at once":          {nil, "", func(c net.Conn) { c.Close() }, "to the syslog server"},
+		"answers something":     {nil, "", func(c net.Conn) { _, _ = io.WriteString(c, strings.Repeat("x", 5000)); _, _ = io.Copy(io.Discard, c) }, "the server ended the connection before"},
+		"has another name":      {config, "", handshake, "certificate"},
+		"wants a certificate":   {refuses, "other.example", handshake, "certificate required"},
+		"speaks no TLS":         {nil, "other.example", func(c net.Conn) { _, _ = io.WriteString(c, "hello, who is there?\n"); c.Close() }, "connect to the syslog server: "},
+		"resets the connection": {nil, "", func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0); c.Close() }, "to the syslog server"},
+	} {
+		s := listen(t, tt.config, "127.0.0.1:0")
+		go func() {
+			if c, err := s.Accept(); err == nil {
+				tt.does(c)
+				defer c.Close()
+				time.Sleep(time.Second)
+			}
+		}()
+		transport, client := "tcp", (*tls.Config)(nil)
+		if tt.config != nil || tt.name != "" {
+			transport, client = "tls", &tls.Config{RootCAs: ca.Pool(), ServerName: tt.name}
+		}
+		e := numbered(t, 0, 3)
+		out, err := receiver(s, transport, client).Give(t.Context(), e)
+		require.ErrorContains(t, err, tt.want, name)
+		require.Equal(t, e, out.Left, name)
+	}
+}
+
+func handshake(c net.Conn) {
+	if t, is := c.(*tls.Conn); is {
+		_ = t.Handshake()
+	}
+}
+
+func TestAServerThatHangsEndsWithTheContext(t *testing.T) {
+	ca, _ := identity(t, "127.0.0.1")
+	s := listen(t, nil, "127.0.0.1:0")
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := receiver(s, "tls", &tls.Config{RootCAs: ca.Pool(), ServerName: "127.0.0.1"}).Give(ctx, numbered(t, 0, 1))
+	require.Error(t, err)
+	go func() {
+		if c, err := s.Accept(); err == nil {
+			time.Sleep(2 * time.Second)
+			c.Close()
+		}
+	}()
+	ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	before := time.Now()
+	_, err = receiver(s, "tcp", nil).Give(ctx, numbered(t, 0, 3000))
+	require.Error(t, err)
+	require.Less(t, time.Since(before), time.Second)
+}
+
+func TestAServerThatNeverEndsItsSideHasWhatItsKernelConfirmed(t *testing.T) {
+	s := listen(t, nil, "127.0.0.1:0")
+	_, err := receiver(s, "tcp", nil).Give(t.Context(), numbered(t, 0, 3))
+	require.NoError(t, err, "nobody accepts the connection or ends it")
+}
+
+func TestUDP(t *testing.T) {
+	l, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	long := entries(t, `{"_msg":"`+strings.Repeat("x", 10_000)+`","node":"n"}`)
+	r := New(syslog.Server{Address: l.LocalAddr().String(), Transport: "udp"}, time.Now)
+	out, err := r.Give(t.Context(), append(numbered(t, 0, 100), long...))
+	require.NoError(t, err)
+	require.Empty(t, out.Left)
+	b := make([]byte, 1<<16)
+	for i := range 100 {
+		n, _, err := l.ReadFrom(b)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf(`<30>1 - n - - - [spore@32473 node="n"] entry %d`, i), string(b[:n]))
+	}
+	n, _, err := l.ReadFrom(b)
+	require.NoError(t, err)
+	require.Equal(t, syslog.MaxDatagram, n)
+	require.NoError(t, l.Close())
+	out, err = r.Give(t.Context(), numbered(t, 0, 1))
+	require.ErrorContains(t, err, "refused")
+	require.Len(t, out.Left, 1)
+}
