@@ -31,7 +31,7 @@ type Receiver struct{ client *post.Client }
 func New(s post.Server, index string) (*Receiver, error) {
 	s.Scheme = "ApiKey"
 	// Without this, an answer repeats much of what it was sent.
-	c, err := post.New(s, url.Values{"filter_path": {"errors,items.*.status,items.*.error.type,items.*.error.reason"}},
+	c, err := post.New(s, url.Values{"filter_path": {"items.*.status,items.*.error.type,items.*.error.reason"}},
 		index, "_bulk")
 	if err != nil {
 		return nil, err
@@ -59,16 +59,16 @@ func (r *Receiver) Give(ctx context.Context, entries []parcel.Entry) (parcel.Out
 		case answer.Code/100 != 2:
 			return out, answer.Err()
 		}
-		again, refused, why, err := sorted(answer.Body, out.Left[:n])
+		got, err := read(answer.Body, out.Left[:n])
 		if err != nil {
 			return out, err
 		}
-		if out.Refused += refused; refused > 0 {
-			out.Why = why
+		if out.Refused += got.refused; got.refused > 0 {
+			out.Why = got.why
 		}
-		out.Left = append(again, out.Left[n:]...)
-		if len(again) > 0 {
-			err := fmt.Errorf("the server did not take %d entries now: %s", len(again), why)
+		out.Left = append(got.again, out.Left[n:]...)
+		if len(got.again) > 0 {
+			err := fmt.Errorf("the server did not take %d entries now: %s", len(got.again), got.wait)
 			return out, &parcel.Later{After: answer.After, Err: err}
 		}
 	}
@@ -100,8 +100,7 @@ func id(e parcel.Entry) string {
 
 // answered is what is read of an answer.
 type answered struct {
-	Errors bool `json:"errors"`
-	Items  []map[string]struct {
+	Items []map[string]struct {
 		Status int `json:"status"`
 		Error  struct {
 			Type   string `json:"type"`
@@ -110,31 +109,36 @@ type answered struct {
 	} `json:"items"`
 }
 
-// sorted tells which entries are to be sent again, how many were refused, and why.
-func sorted(body []byte, entries []parcel.Entry) (again []parcel.Entry, refused int, why string, err error) {
+// verdict is what the server says of each entry: which to send again, how many it refuses, and the last reasons.
+type verdict struct {
+	again     []parcel.Entry
+	refused   int
+	wait, why string
+}
+
+func read(body []byte, entries []parcel.Entry) (verdict, error) {
 	var a answered
+	var v verdict
 	if err := json.Unmarshal(body, &a); err != nil {
-		return nil, 0, "", fmt.Errorf("the answer of the server is malformed: %w", err)
+		return v, fmt.Errorf("the answer of the server is malformed: %w", err)
 	}
 	if len(a.Items) != len(entries) {
-		return nil, 0, "", fmt.Errorf("the server answers for %d entries of %d; is it Elasticsearch?",
-			len(a.Items), len(entries))
+		return v, fmt.Errorf("the server answers for %d entries of %d; is it Elasticsearch?", len(a.Items), len(entries))
 	}
 	for i, item := range a.Items {
 		got := item["create"]
+		reason := fmt.Sprintf("%d %s: %s", got.Status, parcel.Cut(got.Error.Type, 100), parcel.Cut(got.Error.Reason, 200))
 		switch {
 		case got.Status/100 == 2, got.Status == 409: // 409: it is there already.
-			continue
 		case got.Status == 429, got.Status/100 == 5, got.Status == 401, got.Status == 403, got.Status == 404:
-			again = append(again, entries[i])
+			v.again, v.wait = append(v.again, entries[i]), reason
 		case got.Status/100 == 4:
-			refused++
+			v.refused, v.why = v.refused+1, reason
 		default:
-			return nil, 0, "", fmt.Errorf("the server answers %d for an entry", got.Status)
+			return verdict{}, fmt.Errorf("the server answers %d for an entry", got.Status)
 		}
-		why = fmt.Sprintf("%d %s: %s", got.Status, parcel.Cut(got.Error.Type, 100), parcel.Cut(got.Error.Reason, 200))
 	}
-	return again, refused, why, nil
+	return v, nil
 }
 
 // ecs are fields with a name of ECS, or of Elastic's own program for the journal (systemd.unit), as a path.

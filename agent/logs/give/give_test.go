@@ -1,0 +1,191 @@
+package give
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/logs/give/parcel"
+)
+
+// queue gives texts one after the other.
+type queue struct {
+	mu      sync.Mutex
+	batches []string
+	next    int
+	done    []string
+	fails   error
+}
+
+func (q *queue) Next(ctx context.Context) (string, error) {
+	q.mu.Lock()
+	if err := q.fails; err != nil {
+		q.fails = nil
+		q.mu.Unlock()
+		return "", err
+	}
+	if q.next < len(q.batches) {
+		q.next++
+		defer q.mu.Unlock()
+		return q.batches[q.next-1], nil
+	}
+	q.mu.Unlock()
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+func (q *queue) Done(b string) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.done = append(q.done, b)
+	return nil
+}
+
+// receiver answers in turn, and then takes everything.
+type receiver struct {
+	answers []func([]parcel.Entry) (parcel.Outcome, error)
+	asked   []string
+	at      []time.Time
+}
+
+func (r *receiver) Give(_ context.Context, entries []parcel.Entry) (parcel.Outcome, error) {
+	var texts []string
+	for _, e := range entries {
+		texts = append(texts, e.Text)
+	}
+	r.asked, r.at = append(r.asked, strings.Join(texts, ",")), append(r.at, time.Now())
+	if len(r.answers) == 0 {
+		return parcel.Outcome{}, nil
+	}
+	answer := r.answers[0]
+	r.answers = r.answers[1:]
+	return answer(entries)
+}
+
+func away(e []parcel.Entry) (parcel.Outcome, error) {
+	return parcel.Outcome{Left: e}, errors.New("nobody is there\x1b[2J")
+}
+
+var clock = Clock{Now: time.Now, Sleep: func(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}}
+
+func line(text, source, priority string) string {
+	return fmt.Sprintf(`{"_time":%q,"_msg":%q,"_SPORE_SOURCE":%q,"PRIORITY":%q}`+"\n",
+		time.Now().UTC().Format(time.RFC3339Nano), text, source, priority)
+}
+
+// run has a giver run for a time, and returns what it says.
+func run(t *testing.T, q *queue, r Receiver, f Filter, long time.Duration) (*Giver[string], string) {
+	var log strings.Builder
+	g := New("plant", q, func(b string) []byte { return []byte(b) }, f, r, clock, func(s string) { log.WriteString(s + "\n") })
+	ctx, stop := context.WithTimeout(t.Context(), long)
+	defer stop()
+	require.ErrorIs(t, g.Run(ctx), context.DeadlineExceeded)
+	return g, log.String()
+}
+
+var everything = Filter{Sources: []string{"journal", "pod", "audit"}, Least: 7}
+
+func TestAReceiverGetsWhatItWants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{batches: []string{line("a", "journal", "6") + line("b", "pod", "3"), line("c", "journal", "3") + "nonsense\n" + line("d", "", "3")}}
+		r := &receiver{}
+		g, log := run(t, q, r, Filter{Sources: []string{"journal"}, Least: 4}, 10*time.Second)
+		require.Equal(t, []string{"c"}, r.asked)
+		require.Equal(t, q.batches, q.done)
+		require.Equal(t, Counts{Given: 1, Filtered: 3, Refused: 1}, g.Counts())
+		require.Empty(t, log)
+	})
+}
+
+func TestAReceiverThatIsAwayIsTriedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		q := &queue{batches: []string{line("a", "journal", "6")}}
+		r := &receiver{}
+		for range 100 {
+			r.answers = append(r.answers, away)
+		}
+		g, log := run(t, q, r, everything, time.Hour)
+		require.Empty(t, q.done)
+		require.Equal(t, time.Hour, g.Counts().Behind.Truncate(time.Second))
+		require.Zero(t, g.Counts().Given)
+		var waits []int
+		for i := range 8 {
+			waits = append(waits, int(r.at[i+1].Sub(r.at[i]).Seconds()))
+		}
+		require.Equal(t, []int{1, 2, 4, 8, 16, 32, 60, 60}, waits)
+		require.Equal(t, began.Add(gather), r.at[0])
+		require.Contains(t, log, "give to plant: nobody is there [2J\n")
+		require.InDelta(t, 60, strings.Count(log, "\n"), 5)
+		_, _ = run(t, &queue{batches: q.batches}, r, everything, time.Hour+time.Minute)
+	})
+}
+
+func TestOnlyWhatIsLeftIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{batches: []string{line("a", "journal", "6") + line("b", "pod", "3") + line("c", "pod", "3")}}
+		r := &receiver{answers: []func([]parcel.Entry) (parcel.Outcome, error){
+			func(e []parcel.Entry) (parcel.Outcome, error) {
+				return parcel.Outcome{Left: e[1:2], Refused: 1, Why: "too old"}, &parcel.Later{After: 7 * time.Second, Err: errors.New("slow")}
+			},
+			func(e []parcel.Entry) (parcel.Outcome, error) {
+				return parcel.Outcome{Left: e}, &parcel.Later{After: 24 * time.Hour, Err: errors.New("slow")}
+			},
+		}}
+		g, log := run(t, q, r, everything, time.Hour)
+		require.Equal(t, []string{"a,b,c", "b", "b"}, r.asked)
+		require.Equal(t, 7*time.Second, r.at[1].Sub(r.at[0]))
+		require.Equal(t, mostAsked, r.at[2].Sub(r.at[1]))
+		require.Equal(t, Counts{Given: 2, Refused: 1, Failures: 2}, g.Counts())
+		require.Equal(t, q.batches, q.done)
+		require.Contains(t, log, "the receiver refuses 1 entries, which are left out: too old")
+	})
+}
+
+func TestAQueueThatCannotBeReadIsReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{batches: []string{line("a", "journal", "6")}, fails: errors.New("the disk is sick")}
+		r := &receiver{}
+		_, log := run(t, q, r, everything, time.Minute)
+		require.Equal(t, "give to plant: read the queue: the disk is sick\n", log)
+		require.Equal(t, []string{"a"}, r.asked)
+	})
+}
+
+func TestBatchesThatFollowSoonGoTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{}
+		for range 5 {
+			q.batches = append(q.batches, line(strings.Repeat("x", gatherBytes/3), "journal", "6"))
+		}
+		r := &receiver{}
+		run(t, q, r, everything, time.Minute)
+		require.Len(t, r.asked, 2, "up to a size")
+		require.Len(t, q.done, 5)
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	require.Empty(t, Metrics(nil))
+	require.Equal(t, `# HELP spore_logs_given_total Entries that a receiver has.
+# TYPE spore_logs_given_total counter
+spore_logs_given_total{receiver="a"} 1
+spore_logs_given_total{receiver="b"} 0
+`, strings.Join(strings.SplitAfter(string(Metrics(map[string]Counts{"b": {}, "a": {Given: 1}})), "\n")[:4], ""))
+	require.Contains(t, string(Metrics(map[string]Counts{"a": {Behind: 1500 * time.Millisecond}})),
+		`spore_logs_give_behind_seconds{receiver="a"} 1.500`)
+}
