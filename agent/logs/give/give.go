@@ -87,6 +87,8 @@ type Counts struct {
 	Given, Filtered, Refused uint64
 	// Failures are how often the receiver was away, or said that it takes nothing now.
 	Failures uint64
+	// Dropped went from the queue, which was full, before the receiver had them. The queue counts them.
+	Dropped uint64
 	// Behind is how old the oldest entry is that waits; 0 when none waits.
 	Behind time.Duration
 }

@@ -19,6 +19,8 @@ func Metrics(counts map[string]Counts) []byte {
 			func(c Counts) string { return fmt.Sprint(c.Filtered) }},
 		{"give_refused_total", "counter", "Entries that a receiver refused for ever.",
 			func(c Counts) string { return fmt.Sprint(c.Refused) }},
+		{"give_dropped_total", "counter", "Entries that went from the full queue before a receiver had them.",
+			func(c Counts) string { return fmt.Sprint(c.Dropped) }},
 		{"give_failures_total", "counter", "How often a receiver was away or took nothing.",
 			func(c Counts) string { return fmt.Sprint(c.Failures) }},
 		{"give_behind_seconds", "gauge", "Age of the oldest entry that waits for a receiver; 0 when none waits.",

@@ -24,8 +24,9 @@ import (
 
 const (
 	mode = 0o640
-	// maxAgain is how much at the end of a file may come again after a start: what the queue gives at once, and more.
-	maxAgain = 16 << 20
+	// maxAgain is how much at the end of a file may come again after a start: what it was given within the second after
+	// which the queue keeps a position, and more.
+	maxAgain = 32 << 20
 	// maxWrite is how much is written before it is synced.
 	maxWrite = 4 << 20
 )
