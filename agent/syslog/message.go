@@ -64,8 +64,9 @@ func (m Message) Append(b []byte, most int) []byte {
 	b = append(b, ' ')
 	b = m.appendData(b, start+most/2)
 	b = append(b, ' ')
-	text := clean(m.Text)
-	return append(b, cut(text, most-(len(b)-start))...)
+	room := most - (len(b) - start)
+	// A character that is replaced has at most three bytes, and becomes one.
+	return append(b, cut(clean(cut(m.Text, 3*room)), room)...)
 }
 
 // appendTime appends TIMESTAMP (section 6.2.3), whose year has four digits.
