@@ -36,6 +36,7 @@ func rows(m *node.Machine, c *facts.Cluster, n *facts.Node, k *trail.Keeper) []a
 		logsRow(m),
 		healthRow(m, c, n),
 		metricsRow(m, c, n),
+		entriesRow(m, c, n),
 		recorded(k, "update", updateRow(m)),
 		recorded(k, "back", backRow(m)),
 		piecesRow(m),

@@ -31,9 +31,9 @@ const (
 	// Senders of logs have seats of their own: all nodes of a cluster bring their lines to the same store.
 	maxOperators = 48
 	maxNodes     = 96
-	maxSenders   = 320
+	maxSenders   = 512
 	seatsEach    = 16
-	senderSeats  = 2
+	senderSeats  = 4
 	// sayEvery is how often it is said that connections were closed.
 	sayEvery = time.Minute
 )

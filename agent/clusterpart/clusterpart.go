@@ -83,6 +83,15 @@ func (p Part) Node(name string) (*facts.Node, error) {
 	return n, p.read(filepath.Join(facts.NodeDir, filepath.Base(name)+".json"), maxNode, func(data []byte) error { return json.Unmarshal(data, n) })
 }
 
+// HasNode tells whether the configuration has a node of a name, which may come from outside.
+func (p Part) HasNode(name string) bool {
+	if name == "" || name != filepath.Base(name) {
+		return false
+	}
+	st, err := os.Stat(filepath.Join(p.Dir, facts.NodeDir, name+".json"))
+	return err == nil && st.Mode().IsRegular()
+}
+
 // Hosts reads the hosts file of the cluster.
 func (p Part) Hosts() ([]byte, error) {
 	data, err := atomicfile.ReadLimited(filepath.Join(p.Dir, facts.HostsFile), maxCluster)
