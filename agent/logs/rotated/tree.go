@@ -1,0 +1,116 @@
+package rotated
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxNames bounds how many names of a folder are looked at.
+const maxNames = 4096
+
+// Tree is a folder whose files are read. Nothing in it leads out of it: symbolic links are refused, and what is no file.
+type Tree struct{ dir *os.File }
+
+// OpenTree opens a folder; the error is fs.ErrNotExist where it is not there.
+func OpenTree(dir string) (*Tree, error) {
+	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the folder of logs: %w", err)
+	}
+	return &Tree{dir: f}, nil
+}
+
+// Close closes the folder; files of it stay open.
+func (t *Tree) Close() error { return t.dir.Close() }
+
+func (t *Tree) open(name string, flags uint64) (*os.File, error) {
+	fd, err := unix.Openat2(int(t.dir.Fd()), name, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC | flags,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, &fs.PathError{Op: "openat2", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// Open opens a file; a pipe, a socket or a device is an error.
+func (t *Tree) Open(name string) (*os.File, error) {
+	f, err := t.open(name, unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("it is not a file")}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Folders are the names of the folders in a folder, in no order.
+func (t *Tree) Folders(name string) ([]string, error) {
+	var out []string
+	err := t.each(name, func(entry string, st *unix.Stat_t) {
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			out = append(out, entry)
+		}
+	})
+	return out, err
+}
+
+// Files are the files in a folder that pick takes, in no order.
+func (t *Tree) Files(name string, pick func(string) bool) ([]File, error) {
+	var out []File
+	err := t.each(name, func(entry string, st *unix.Stat_t) {
+		if st.Mode&unix.S_IFMT == unix.S_IFREG && pick(entry) {
+			path := entry
+			if name != "." {
+				path = name + "/" + entry
+			}
+			out = append(out, File{Path: path, Name: entry, Inode: st.Ino, Size: st.Size, Changed: time.Unix(st.Mtim.Unix())})
+		}
+	})
+	return out, err
+}
+
+// each looks at what is in a folder, without following links.
+func (t *Tree) each(name string, found func(string, *unix.Stat_t)) error {
+	dir, err := t.open(name, unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(maxNames)
+	if err != nil && len(names) == 0 {
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	}
+	for _, entry := range names {
+		var st unix.Stat_t
+		if err := unix.Fstatat(int(dir.Fd()), entry, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
+			found(entry, &st)
+		}
+	}
+	return nil
+}
+
+// Changed is when a name in a folder was last made, changed or removed.
+func (t *Tree) Changed(name string) (time.Time, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(t.dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return time.Time{}, &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	return time.Unix(st.Mtim.Unix()), nil
+}
