@@ -177,6 +177,10 @@ func (f *Follower) See(files []File) {
 			f.Lost.Bytes += old.Size
 		}
 	}
+	if f.now == nil && f.begin.Head != "" && !f.begin.End && len(files) == 0 && len(f.files) > 0 {
+		f.Lost.Files++ // One of them at least.
+		f.begin = &Position{End: true}
+	}
 	f.files = files
 	f.find()
 }
@@ -202,7 +206,7 @@ func (f *Follower) find() {
 // unread are the files that are known and were not begun.
 func (f *Follower) unread() []File {
 	if f.now == nil {
-		if f.begin != nil && f.begin.Head != "" {
+		if f.begin.Head != "" {
 			return nil // Which of them were read is not known yet.
 		}
 		return f.files

@@ -106,11 +106,14 @@ func (t *Tree) each(name string, found func(string, *unix.Stat_t)) error {
 	return nil
 }
 
-// Changed is when a name in a folder was last made, changed or removed.
+// Changed is when a name in a folder was last made, changed or removed. A folder that was removed is an error.
 func (t *Tree) Changed(name string) (time.Time, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(int(t.dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return time.Time{}, &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	if st.Nlink == 0 {
+		return time.Time{}, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
 	}
 	return time.Unix(st.Mtim.Unix()), nil
 }
