@@ -38,6 +38,7 @@ func (k *checker) checkCluster() {
 	k.Between(check.In(src, "trialSettle"), "trialSettle", c.TrialSettle, 0, maxTrial)
 	k.checkUpdates()
 	k.checkWithdrawn()
+	k.checkLogRights()
 	if src.Has("nodes") && len(c.Nodes) == 0 {
 		k.Errorf(check.In(src, "nodes"), "there are no nodes; list at least one with its name and roles")
 	}
@@ -107,6 +108,35 @@ func (k *checker) checkWithdrawn() {
 			if len(text) > maxWhy {
 				k.Errorf(p.Then(i, key), "this has %d bytes, and %d are the most; write less", len(text), maxWhy)
 			}
+		}
+	}
+}
+
+// checkLogRights checks the lists of who may read which logs.
+func (k *checker) checkLogRights() {
+	rights, p := k.Cluster.LogRights, check.In(k.c.cluster, "logRights")
+	if rights == nil {
+		return
+	}
+	lists := map[string][]string{"audit": rights.Audit, "pods": rights.Pods}
+	for _, key := range []string{"audit", "pods"} {
+		list := lists[key]
+		if k.c.cluster.Has("logRights", key) && len(list) == 0 {
+			k.Errorf(p.Then(key), "nobody is in this list; write admin for admins alone, or remove %s, and operators may", key)
+		}
+		if len(list) > spec.MaxLogRights {
+			k.Errorf(p.Then(key), "there are %d entries, and %d are the most; write the word for a role", len(list), spec.MaxLogRights)
+			continue
+		}
+		seen := k.Unique()
+		for i, who := range list {
+			at := p.Then(key, i)
+			if _, isRole := nodeapi.RoleOf(who); !isRole && !nodeapi.IsPerson(who) {
+				k.Errorf(at, "%q is neither reader, operator or admin nor the name of a person; write a name as it is in "+
+					"`spore access`: letters, digits and @ . _ -", check.Clip(who))
+				continue
+			}
+			seen.Add(at, "the entry", who, "remove one")
 		}
 	}
 }

@@ -73,7 +73,7 @@ func Facts(c *Config) (facts.Cluster, []facts.Node) {
 	shared := facts.Cluster{
 		Name: c.Cluster.Name, ID: strings.ToLower(c.Cluster.ID), Domain: c.Cluster.Domain, Network: c.Cluster.Network,
 		Services: c.Services, Roles: c.listed().Facts(), Nodes: len(c.Cluster.Nodes), Members: map[string][]string{}, SigningKeys: c.Public.SigningKeys, TrialMinutes: c.Cluster.TrialMinutes,
-		TrialSettle: c.Cluster.TrialSettle, Updates: c.Cluster.Updates,
+		TrialSettle: c.Cluster.TrialSettle, Updates: c.Cluster.Updates, LogRights: c.Cluster.LogRights,
 	}
 	files := map[string]spec.NodeFile{}
 	for _, f := range c.NodeFiles {

@@ -100,7 +100,7 @@ func carryOut(
 		return
 	}
 	defer conn.Close()
-	call, err := json.Marshal(verbs.Call{Verb: v.Name, Order: order, Caller: caller.Name, Roles: caller.Roles})
+	call, err := json.Marshal(verbs.Call{Verb: v.Name, Order: order, Caller: caller.Name, Roles: caller.Roles, Nodes: caller.Nodes})
 	if err == nil {
 		_, err = conn.Write(append(call, '\n'))
 	}

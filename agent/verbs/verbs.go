@@ -36,8 +36,11 @@ const usualBound = time.Minute
 // grace is how long the last event has on its way to the caller before what follows it (Run.After).
 const grace = 500 * time.Millisecond
 
-// maxCall is how much of a call is read, in bytes: an order and who asks.
-const maxCall = nodeapi.MaxOrder + 4<<10
+// maxName is how much of a call the name of a node takes at most, in bytes.
+const maxName = 63 + len(`"",`)
+
+// maxCall is how much of a call is read, in bytes: an order, who asks, and for which nodes he may.
+const maxCall = nodeapi.MaxOrder + 4<<10 + nodeapi.MaxLimit*maxName
 
 // Call is what comes through the socket: a line of JSON.
 type Call struct {
@@ -46,6 +49,8 @@ type Call struct {
 	// Caller is the name in the certificate of whoever asks, and Roles are its roles.
 	Caller string         `json:"caller"`
 	Roles  []nodeapi.Role `json:"roles"`
+	// Nodes are those that the certificate is limited to; with none, it holds for all.
+	Nodes []string `json:"nodes,omitempty"`
 }
 
 // Socket is where calls of a kind are handed over.
@@ -64,6 +69,9 @@ type Run struct {
 	Order   nodeapi.Order
 	// Caller is the name in the certificate of whoever asks.
 	Caller string
+	// By is whoever asks, as far as the server says it: the name, the roles, and the nodes that the certificate is limited
+	// to.
+	By nodeapi.Caller
 
 	mu    sync.Mutex
 	out   io.Writer
@@ -190,6 +198,7 @@ func serve(ctx context.Context, r *Run, kind nodeapi.Kind, handlers map[string]H
 		return "", err
 	}
 	r.Order, r.Caller = call.Order, call.Caller
+	r.By = nodeapi.Caller{Name: call.Caller, Roles: call.Roles, Nodes: call.Nodes}
 	if kind == nodeapi.Acts {
 		end, err := alone(r.Machine.Root.At(paths.Acts), verb)
 		if err != nil {

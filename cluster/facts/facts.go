@@ -49,6 +49,8 @@ type Cluster struct {
 	Updates *spec.Updates `json:"updates,omitempty"`
 	// Withdrawn holds the serial numbers of the certificates that the nodes' API refuses, sorted.
 	Withdrawn []string `json:"withdrawn,omitempty"`
+	// LogRights is that of cluster.yaml; nil has operators and admins read all logs.
+	LogRights *spec.LogRights `json:"logRights,omitempty"`
 	// SigningKeys holds the Ed25519 public keys, in base64, of which one signs the cluster's bundles. With none, the
 	// image was built without keys, and no bundle is taken.
 	SigningKeys []string `json:"signingKeys,omitempty"`

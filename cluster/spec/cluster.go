@@ -27,6 +27,8 @@ type Cluster struct {
 	Updates *Updates `yaml:"updates,omitempty" json:"updates,omitempty"`
 	// Withdrawn lists the certificates of people and nodes that the nodes' API refuses, though they have not ended.
 	Withdrawn []Withdrawn `yaml:"withdrawn,omitempty" json:"withdrawn,omitempty"`
+	// LogRights says who may read those logs that not everybody may; without it, operators and admins may.
+	LogRights *LogRights `yaml:"logRights,omitempty" json:"logRights,omitempty"`
 	// Services lists the enabled services by name, those of roles/NAME.yaml too; each has its settings in
 	// services/NAME.yaml.
 	Services []string `yaml:"services" json:"services"`
@@ -57,6 +59,38 @@ type Withdrawn struct {
 
 // MaxWithdrawn is how many certificates can be withdrawn at a time.
 const MaxWithdrawn = 10_000
+
+// LogRights is who may read logs that tell more than the others do: the arguments of programs, and what applications
+// write. Each list has the words reader, operator and admin, for all who have that right or a higher one, and names of
+// people as in `spore access`. An admin may always.
+type LogRights struct {
+	// Audit is for the audit records of the kernel and the audit log of Kubernetes; operator when left out.
+	Audit []string `yaml:"audit,omitempty" json:"audit,omitempty"`
+	// Pods is for what containers of pods write; operator when left out.
+	Pods []string `yaml:"pods,omitempty" json:"pods,omitempty"`
+}
+
+// defaultLogRights stands for a list that was left out.
+const defaultLogRights = "operator"
+
+// ForAudit is who may read audit logs.
+func (l *LogRights) ForAudit() []string {
+	if l == nil || len(l.Audit) == 0 {
+		return []string{defaultLogRights}
+	}
+	return l.Audit
+}
+
+// ForPods is who may read the logs of pods.
+func (l *LogRights) ForPods() []string {
+	if l == nil || len(l.Pods) == 0 {
+		return []string{defaultLogRights}
+	}
+	return l.Pods
+}
+
+// MaxLogRights is how many entries a list of LogRights has at most.
+const MaxLogRights = 1000
 
 // MaxUpdatesEvery bounds Updates.Every in minutes, and DefaultUpdatesEvery is what 0 stands for.
 const (

@@ -1,5 +1,7 @@
 package nodeapi
 
+import "slices"
+
 // Lookers may look at a node: its status, health, journal, processes and disks.
 func Lookers() []Role { return []Role{Reader, Operator, Admin} }
 
@@ -31,6 +33,39 @@ func (r Role) Covers(need Role) bool {
 		return r == Operator || r == Admin
 	case Operator:
 		return r == Admin
+	}
+	return false
+}
+
+// RoleOf is the role that a word of cluster.yaml stands for: reader, operator or admin.
+func RoleOf(word string) (role Role, found bool) {
+	for _, r := range Lookers() {
+		if string(r) == "spore:"+word {
+			return r, true
+		}
+	}
+	return "", false
+}
+
+// IsPerson tells whether a text can stand in a certificate as a person's name.
+func IsPerson(name string) bool {
+	return name != "" && len(name) <= 64 && made(name, "@._-") && made(name[:1], "")
+}
+
+// Listed tells whether a list of cluster.yaml names a caller: by the word for a role (RoleOf), which others may cover, or
+// by a person's name. An administrator is named by each.
+func (c Caller) Listed(list []string) bool {
+	if c.Is(Admin) {
+		return true
+	}
+	for _, who := range list {
+		role, isRole := RoleOf(who)
+		switch {
+		case !isRole && c.Name == who && c.isPerson():
+			return true
+		case isRole && slices.ContainsFunc(c.Roles, func(r Role) bool { return r.Covers(role) }):
+			return true
+		}
 	}
 	return false
 }

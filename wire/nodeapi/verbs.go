@@ -107,6 +107,16 @@ func Verbs() []Verb {
 		{Name: "locate", Kind: Acts, Who: Hands(), Bound: maxLocate + time.Minute,
 			Arguments: []Argument{{Name: "for", Check: span(time.Second, maxLocate)}}},
 		{
+			// Without the audit log and pods' logs where the caller may not read those (facts.Cluster, LogRights).
+			Name: LogsQuery, Kind: Looks, Who: Lookers(), Bound: 2 * time.Minute, AtOnce: 4,
+			Arguments: []Argument{
+				{Name: "nodes", Check: names}, {Name: "units", Check: unitNames}, {Name: "pod", Check: podName},
+				{Name: "sources", Check: logSources}, {Name: "since", Check: moment}, {Name: "until", Check: moment},
+				{Name: "priority", Check: priority}, {Name: "grep", Check: expression}, {Name: "boot", Check: boot},
+				{Name: "lines", Check: number(0, MaxStoreLines)},
+			},
+		},
+		{
 			// A page asks for what it shows at once.
 			Name: "metrics-page", Kind: Looks, Who: Lookers(), Bound: time.Minute, AtOnce: 8,
 			Arguments: []Argument{{Name: "path", Needed: true, Check: pagePath}, {Name: "query", Check: pageQuery}},

@@ -61,6 +61,7 @@ var table = []row{
 	{path: "trialSettle"},
 	{path: "updates."},
 	{path: "withdrawn"},
+	{path: "logRights."},
 	{path: "nodes"},
 	{path: "members."},
 	{path: "network.ntpServers", units: []string{timesyncd}},

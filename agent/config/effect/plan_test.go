@@ -85,6 +85,10 @@ func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 			changes: []string{"members.dns-server", "nodes"},
 		},
 		"a bound for the next trial": {change: func(in *Input) { in.Cluster.TrialMinutes = 3 }, changes: []string{"trialMinutes"}},
+		"who may read which logs": {
+			change:  func(in *Input) { in.Cluster.LogRights = &spec.LogRights{Pods: []string{"reader"}} },
+			changes: []string{"logRights.pods"},
+		},
 		"certificates that are withdrawn": {
 			change:  func(in *Input) { in.Cluster.Withdrawn = []string{"4f"} },
 			changes: []string{"withdrawn"},
