@@ -37,7 +37,7 @@ const usualBound = time.Minute
 const grace = 500 * time.Millisecond
 
 // maxName is how much of a call the name of a node takes at most, in bytes.
-const maxName = 63 + len(`"",`)
+const maxName = 66
 
 // maxCall is how much of a call is read, in bytes: an order, who asks, and for which nodes he may.
 const maxCall = nodeapi.MaxOrder + 4<<10 + nodeapi.MaxLimit*maxName

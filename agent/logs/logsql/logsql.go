@@ -31,8 +31,8 @@ const MaxQuery = 16 << 10
 
 // Filter chooses entries. What is empty chooses nothing away.
 type Filter struct {
-	// Nodes and Sources are those of which one has to fit.
-	Nodes, Sources []string
+	// Nodes and Sources are those of which one has to fit, and Without are nodes that must not.
+	Nodes, Sources, Without []string
 	// Units are full names of units; a template, as foo@.service, stands for all its instances. What process 1 says of a
 	// unit is chosen, too, as journalctl does.
 	Units []string
@@ -40,7 +40,7 @@ type Filter struct {
 	Namespace, Pod, Container string
 	// WithoutKernelAudit leaves out the audit records of the kernel.
 	WithoutKernelAudit bool
-	// Priority leaves out what is less urgent, from "0" to "7", and what has none.
+	// Priority leaves out what is less urgent, from "0" to "7". What has none counts as "6", info.
 	Priority string
 	// Grep is an expression of RE2 for the message. The store's `.` also stands for the end of a line, so that whoever
 	// asks has to look again.
@@ -63,6 +63,9 @@ func (f Filter) String() string {
 			stream = append(stream, s.name+" in "+list(s.values))
 		}
 	}
+	if len(f.Without) > 0 {
+		stream = append(stream, Node+" not_in "+list(f.Without))
+	}
 	if len(stream) > 0 {
 		all = append(all, "{"+strings.Join(stream, ", ")+"}")
 	}
@@ -72,8 +75,8 @@ func (f Filter) String() string {
 	if f.WithoutKernelAudit {
 		all = append(all, `!_TRANSPORT:="audit"`)
 	}
-	if f.Priority != "" {
-		all = append(all, "PRIORITY:in"+list(upTo(f.Priority)))
+	if p := priority(f.Priority); p != "" {
+		all = append(all, p)
 	}
 	if len(f.Boots) > 0 {
 		all = append(all, "_BOOT_ID:in"+list(f.Boots))
@@ -143,17 +146,20 @@ func units(names []string) string {
 	return `({` + strings.Join(own, " or ") + `} or ({_SYSTEMD_UNIT="init.scope"} (` + strings.Join(of, " or ") + `)))`
 }
 
-// upTo are the priorities as urgent as this one, or more.
-func upTo(priority string) []string {
-	n, err := strconv.Atoi(priority)
-	if err != nil {
-		n = 7
+// priority chooses what is as urgent as this one, or more.
+func priority(least string) string {
+	n, err := strconv.Atoi(least)
+	switch {
+	case err != nil || n >= 7:
+		return ""
+	case n == 6:
+		return `!PRIORITY:="7"`
 	}
-	var out []string
-	for i := range min(max(n, 0), 7) + 1 {
-		out = append(out, strconv.Itoa(i))
+	var urgent []string
+	for i := range max(n, 0) + 1 {
+		urgent = append(urgent, strconv.Itoa(i))
 	}
-	return out
+	return "PRIORITY:in" + list(urgent)
 }
 
 // grep is an expression for the message. The store has a Bloom filter of whole words for each block of entries: an

@@ -16,6 +16,7 @@ import (
 	"spore/agent/verbs/install"
 	"spore/agent/verbs/kafka"
 	"spore/agent/verbs/locate"
+	"spore/agent/verbs/logs"
 	"spore/agent/verbs/metrics"
 	"spore/agent/verbs/network"
 	"spore/agent/verbs/power"
@@ -66,6 +67,7 @@ func Handlers() map[string]verbs.Handler {
 		"kafka-move":          kafka.Move,
 		"kafka-topics":        kafka.Topics,
 		"locate":              locate.Locate,
+		nodeapi.LogsQuery:     logs.Here().Query,
 		"metrics-page":        metrics.Here().Page,
 		"metrics-query":       metrics.Here().Query,
 		"net":                 network.Show,
