@@ -50,6 +50,7 @@ func (s Store) Query(ctx context.Context, r *verbs.Run) (string, error) {
 		return "", err
 	}
 	if boot := r.Argument("boot", ""); boot != "" {
+		q.byBoot = true
 		if q.Boots, err = s.boots(ctx, r, q, boot); err != nil {
 			return "", err
 		}
@@ -101,7 +102,7 @@ func question(r *verbs.Run) (q asked, err error) {
 	q.Sources = strings.Split(r.Argument("sources", otherwise), ",")
 	switch {
 	case !audit && slices.Contains(q.Sources, machine.LogAudit):
-		return q, refused("the audit log", "audit", r.Cluster.LogRights.ForAudit())
+		return q, refused("audit logs", "audit", r.Cluster.LogRights.ForAudit())
 	case !pods && slices.Contains(q.Sources, machine.LogPod):
 		return q, refused("the logs of pods", "pods", r.Cluster.LogRights.ForPods())
 	}
@@ -141,7 +142,7 @@ func question(r *verbs.Run) (q asked, err error) {
 
 // refused says who may.
 func refused(what, key string, list []string) error {
-	return fmt.Errorf("%s is not for this certificate: cluster.yaml (logRights.%s) lets %s read it, and admins", what, key,
+	return fmt.Errorf("%s are not for this certificate: cluster.yaml (logRights.%s) lets %s read them, and admins", what, key,
 		strings.Join(list[:min(len(list), 10)], ", "))
 }
 
