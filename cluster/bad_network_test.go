@@ -70,6 +70,24 @@ var badNetwork = []badInput{
 		},
 	},
 	{
+		"rights to logs of whom nobody knows",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nlogRights:\n  audit: [operator, spore:reader, anna maria, \"\"]\n  pods: [anna, reader, anna]"}},
+		[]string{
+			`cluster.yaml:8:21: error: "spore:reader" is neither reader, operator or admin nor the name of a person; write a name as it is in ` + "`spore access`" + `: letters, digits and @ . _ -`,
+			`cluster.yaml:8:35: error: "anna maria" is neither reader, operator or admin nor the name of a person; write a name as it is in ` + "`spore access`" + `: letters, digits and @ . _ -`,
+			`cluster.yaml:8:47: error: "" is neither reader, operator or admin nor the name of a person; write a name as it is in ` + "`spore access`" + `: letters, digits and @ . _ -`,
+			`cluster.yaml:9:24: error: the entry "anna" exists already, at cluster.yaml:9; remove one`,
+		},
+	},
+	{
+		"rights to logs of nobody",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nlogRights:\n  audit: []\n  units: [reader]"}},
+		[]string{
+			`cluster.yaml:8:10: error: nobody is in this list; write admin for admins alone, or remove audit, and operators may`,
+			`cluster.yaml:9:3: error: unknown key "units"; known keys: audit, pods`,
+		},
+	},
+	{
 		"updates from nowhere",
 		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nupdates:\n  from: []"}},
 		[]string{

@@ -54,13 +54,20 @@ func statusRow(m *node.Machine) api.Row {
 	}}
 }
 
-// logsRow answers with the journal. Audit records have the arguments of programs: they are for who may act.
+// logsRow answers with the journal. Audit records have the arguments of programs: they are for whom the configuration
+// names (logRights of cluster.yaml), which is read for each question: a change of it is in effect at once.
 func logsRow(m *node.Machine) api.Row {
 	reader := &journal.Reader{Program: "/usr/bin/journalctl", Say: m.Say}
 	return api.Row{
 		Method: http.MethodGet, Path: nodeapi.LogsPath, Who: nodeapi.Lookers(), AtOnce: maxFollowers, Traced: true,
 		Handle: func(w http.ResponseWriter, r *http.Request, c nodeapi.Caller) {
-			reader.Answer(w, r, c.Is(nodeapi.Hands()...))
+			shared, err := m.Part.Cluster()
+			if err != nil {
+				m.Say("who may read which logs is not known: " + err.Error())
+				http.Error(w, "this node does not know who may read which logs; see its journal", http.StatusInternalServerError)
+				return
+			}
+			reader.Answer(w, r, c.Listed(shared.LogRights.ForAudit()))
 		},
 	}
 }
