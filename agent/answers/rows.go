@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -26,6 +28,8 @@ import (
 	"spore/agent/renewal"
 	"spore/agent/rolehealth"
 	"spore/agent/status"
+	"spore/agent/verbs"
+	"spore/agent/verbs/podlogs"
 	"spore/cluster/facts"
 	"spore/cluster/role"
 	"spore/services"
@@ -54,8 +58,9 @@ func statusRow(m *node.Machine) api.Row {
 	}}
 }
 
-// logsRow answers with the journal. Audit records have the arguments of programs: they are for whom the configuration
-// names (logRights of cluster.yaml), which is read for each question: a change of it is in effect at once.
+// logsRow answers with the journal, or with the lines of a pod. Audit records have the arguments of programs, and pods
+// write whatever their users do: they are for whom the configuration names (logRights of cluster.yaml), which is read for
+// each question: a change of it is in effect at once.
 func logsRow(m *node.Machine) api.Row {
 	reader := &journal.Reader{Program: "/usr/bin/journalctl", Say: m.Say}
 	return api.Row{
@@ -67,9 +72,35 @@ func logsRow(m *node.Machine) api.Row {
 				http.Error(w, "this node does not know who may read which logs; see its journal", http.StatusInternalServerError)
 				return
 			}
-			reader.Answer(w, r, c.Listed(shared.LogRights.ForAudit()))
+			q, err := nodeapi.ParseLogs(r.URL.Query())
+			if err != nil || q.Pod == "" {
+				reader.Answer(w, r, c.Listed(shared.LogRights.ForAudit()))
+				return
+			}
+			if err := podlogs.May(c, shared.LogRights); err != nil {
+				http.Error(w, err.Error(), http.StatusForbidden)
+				return
+			}
+			reader.AnswerPod(w, r, q, func(ctx context.Context) (io.ReadCloser, error) { return podLines(ctx, m, c, q) })
 		},
 	}
+}
+
+// podLines has the process of root read the files of a pod, and returns its events.
+func podLines(ctx context.Context, m *node.Machine, c nodeapi.Caller, q nodeapi.Logs) (io.ReadCloser, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", m.Root.At(verbs.Socket(nodeapi.Looks)))
+	if err != nil {
+		return nil, fmt.Errorf("what reads the files of pods does not run; see spore-look.socket: %w", err)
+	}
+	call, err := json.Marshal(verbs.Call{Verb: nodeapi.PodLogs, Order: podlogs.Order(q), Caller: c.Name, Roles: c.Roles, Nodes: c.Nodes})
+	if err == nil {
+		_, err = conn.Write(append(call, '\n'))
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("what reads the files of pods does not listen: %w", err)
+	}
+	return conn, nil
 }
 
 // healthRow answers how the node is.

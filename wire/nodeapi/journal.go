@@ -40,6 +40,9 @@ type Logs struct {
 	Grep string
 	// Boot is a start of the machine: 0 is the one that runs, -1 the one before; empty is all.
 	Boot string
+	// Pod asks for what a pod writes instead of the journal: NAMESPACE/POD, or NAMESPACE/POD/CONTAINER. It goes with Lines,
+	// Follow, Since, Until and Grep; such lines have no priority, so that Priority leaves out none.
+	Pod string
 }
 
 // maxGrep is in bytes. RE2 bounds the time of a match, not the memory of what it compiles.
@@ -125,7 +128,7 @@ func (l Logs) Values() url.Values {
 			v.Set(name, t.UTC().Format(time.RFC3339Nano))
 		}
 	}
-	for name, text := range map[string]string{"priority": l.Priority, "grep": l.Grep, "boot": l.Boot} {
+	for name, text := range map[string]string{"priority": l.Priority, "grep": l.Grep, "boot": l.Boot, "pod": l.Pod} {
 		if text != "" {
 			v.Set(name, text)
 		}
@@ -173,8 +176,11 @@ func ParseLogs(v url.Values) (Logs, error) {
 			_, err = ParseGrep(value)
 		case "boot":
 			l.Boot, err = ParseBoot(value)
+		case "pod":
+			l.Pod = value
+			_, _, _, err = PodParts(value)
 		default:
-			err = fmt.Errorf("there is no parameter %.64q; there are unit, lines, follow, since, until, priority, grep and boot", name)
+			err = fmt.Errorf("there is no parameter %.64q; there are unit, lines, follow, since, until, priority, grep, boot and pod", name)
 		}
 		if err != nil {
 			return l, err
@@ -182,6 +188,9 @@ func ParseLogs(v url.Values) (Logs, error) {
 	}
 	if l.Follow && !l.Until.IsZero() {
 		return l, errors.New("until bounds what was written, and follow waits for what will be; give one of them")
+	}
+	if l.Pod != "" && (l.Unit != "" || l.Boot != "") {
+		return l, errors.New("a pod's lines are of no unit and of no start of the machine; give pod without unit and boot, and with since")
 	}
 	return l, nil
 }

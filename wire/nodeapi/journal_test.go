@@ -45,6 +45,10 @@ func TestAQuestionForLogsSaysTheSameOnBothSides(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Logs{Lines: DefaultLines, Priority: "4"}, got, "without a unit it is the journal of all")
 	require.Empty(t, got.Units())
+	want := Logs{Lines: 5, Pod: "default/web-1/nginx", Grep: "x"}
+	got, err = ParseLogs(want.Values())
+	require.NoError(t, err)
+	require.Equal(t, want, got)
 }
 
 func TestWhatIsNoQuestionForLogs(t *testing.T) {
@@ -71,6 +75,12 @@ func TestWhatIsNoQuestionForLogs(t *testing.T) {
 		"boot=all":                               "the start is",
 		"follow=true&until=2026-11-24T12:00:00Z": "give one of them",
 		"unit=k&directory=/etc":                  `there is no parameter "directory"`,
+		"pod=default":                            "write it as NAMESPACE/POD",
+		"pod=default/*":                          "write it as NAMESPACE/POD",
+		"pod=../../etc/x/y":                      "write it as NAMESPACE/POD",
+		"pod=a/b&pod=a/c":                        "appears 2 times",
+		"pod=a/b&unit=kubelet":                   "give pod without unit and boot",
+		"pod=a/b&boot=0":                         "give pod without unit and boot",
 		"unit=k&lines=99999999999999":            "give 0 to 10000",
 	} {
 		v, err := url.ParseQuery(query)

@@ -14,6 +14,10 @@ import (
 // part is a machine.LogsEnd.
 const LogsQuery = "logs-query"
 
+// PodLogs is the verb by which a node reads the files of its pods for whoever asks it for logs (Logs.Pod). Its result is
+// lists of entries as those of LogsPath.
+const PodLogs = "logs-pods"
+
 // MaxStoreLines is how many entries a store answers with at most.
 const MaxStoreLines = 100_000
 

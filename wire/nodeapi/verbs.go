@@ -107,6 +107,14 @@ func Verbs() []Verb {
 		{Name: "locate", Kind: Acts, Who: Hands(), Bound: maxLocate + time.Minute,
 			Arguments: []Argument{{Name: "for", Check: span(time.Second, maxLocate)}}},
 		{
+			// For whom cluster.yaml lets read the logs of pods (facts.Cluster, LogRights). Somebody may follow them.
+			Name: PodLogs, Kind: Looks, Who: Lookers(), Bound: 110 * time.Minute,
+			Arguments: []Argument{
+				{Name: "pod", Needed: true, Check: podName}, {Name: "lines", Check: number(0, MaxLines)}, {Name: "since", Check: moment},
+				{Name: "until", Check: moment}, {Name: "grep", Check: expression}, {Name: "follow", Check: OneOf("yes")},
+			},
+		},
+		{
 			// Without the audit log and pods' logs where the caller may not read those (facts.Cluster, LogRights).
 			Name: LogsQuery, Kind: Looks, Who: Lookers(), Bound: 2 * time.Minute, AtOnce: 4,
 			Arguments: []Argument{

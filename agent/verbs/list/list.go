@@ -19,6 +19,7 @@ import (
 	"spore/agent/verbs/logs"
 	"spore/agent/verbs/metrics"
 	"spore/agent/verbs/network"
+	"spore/agent/verbs/podlogs"
 	"spore/agent/verbs/power"
 	"spore/agent/verbs/probe"
 	"spore/agent/verbs/quorum"
@@ -67,6 +68,7 @@ func Handlers() map[string]verbs.Handler {
 		"kafka-move":          kafka.Move,
 		"kafka-topics":        kafka.Topics,
 		"locate":              locate.Locate,
+		nodeapi.PodLogs:       podlogs.Show,
 		nodeapi.LogsQuery:     logs.Here().Query,
 		"metrics-page":        metrics.Here().Page,
 		"metrics-query":       metrics.Here().Query,
