@@ -7,6 +7,7 @@ package logsql
 import (
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,8 +43,8 @@ type Filter struct {
 	WithoutKernelAudit bool
 	// Priority leaves out what is less urgent, from "0" to "7". What has none counts as "6", info.
 	Priority string
-	// Grep is an expression of RE2 for the message. The store's `.` also stands for the end of a line, so that whoever
-	// asks has to look again.
+	// Grep is an expression of RE2 for the message. What is chosen has all that match, and may have others: whoever asks has
+	// to look again. The store's `.` also stands for the end of a line.
 	Grep string
 	// Boots are ids of starts of a machine.
 	Boots []string
@@ -176,7 +177,32 @@ func grep(expression string) string {
 	if text := literal(e); text != "" {
 		return Message + ":*" + strconv.Quote(text) + "*"
 	}
+	if ofLines(e) {
+		return texts(e)
+	}
 	return Message + ":~" + strconv.Quote(expression)
+}
+
+// ofLines tells whether an expression has ^ or $ for the bounds of lines (the flag m), which the store takes for those of
+// the text (VictoriaMetrics, lib/regexutil, simplifyRegex).
+func ofLines(e *syntax.Regexp) bool {
+	return e.Op == syntax.OpBeginLine || e.Op == syntax.OpEndLine || slices.ContainsFunc(e.Sub, ofLines)
+}
+
+// texts are the texts that each message has that matches; whoever asks has to look for the rest.
+func texts(e *syntax.Regexp) string {
+	var all []string
+	if e.Op == syntax.OpConcat {
+		for _, sub := range e.Sub {
+			if text := literal(sub); text != "" {
+				all = append(all, Message+":*"+strconv.Quote(text)+"*")
+			}
+		}
+	}
+	if len(all) == 0 {
+		return "*"
+	}
+	return strings.Join(all, " ")
 }
 
 // word is the text of an expression \bTEXT\b whose ends are letters, digits or underscores of ASCII: there, the bounds

@@ -32,10 +32,11 @@ const (
 	leastPage = 1000
 	// patience is after how long a search ends with what it has found.
 	patience = 90 * time.Second
-	// future is how much later than now entries may be, by clocks of nodes (VictoriaLogs, -futureRetention).
-	future = 48 * time.Hour
+	// future is how much later than now entries may be, by clocks of nodes (victoria-logs.service, -futureRetention).
+	future = 10 * 365 * 24 * time.Hour
 	// firstWindow is the length of the time that is searched first, from the end on; each further one is twice as long, up
-	// to maxWindow. So a search has an answer for a part of the time when it has none for all.
+	// to maxWindow. So a search has an answer for a part of the time when it has none for all. The last one has what is
+	// older than entries are kept: there is only what a clock has a wrong time for.
 	firstWindow = time.Hour
 	maxWindow   = 24 * time.Hour
 )
@@ -120,7 +121,7 @@ func question(r *verbs.Run) (q asked, err error) {
 		}
 	}
 	now := r.Machine.Now()
-	q.from, q.until = now.Add(-kept(r)), now.Add(future)
+	q.from, q.until = time.Unix(1, 0), now.Add(future)
 	for name, at := range map[string]*time.Time{"since": &q.from, "until": &q.until} {
 		if text := r.Argument(name, ""); text != "" {
 			if *at, err = time.Parse(time.RFC3339Nano, text); err != nil {
@@ -195,7 +196,7 @@ func (s Store) search(ctx context.Context, r *verbs.Run, f *search) error {
 	}
 	for end.After(f.question.from) && !f.cut {
 		begin := end.Add(-length)
-		if begin.Before(f.question.from) {
+		if begin.Before(f.question.from) || !end.After(r.Machine.Now().Add(-kept(r))) {
 			begin = f.question.from
 		}
 		if time.Since(began) > patience {

@@ -84,7 +84,7 @@ func (s Store) boots(ctx context.Context, r *verbs.Run, q asked, boot string) ([
 	}
 	starts := map[string][]start{}
 	of := logsql.Filter{Nodes: q.Nodes, Sources: []string{machine.LogJournal}}
-	from := r.Machine.Now().Add(-kept(r))
+	from := time.Unix(1, 0)
 	err := s.lines(ctx, r, of.BootsOf(), from, r.Machine.Now().Add(future), maxRows, func(fields map[string]string) error {
 		at, err := time.Parse(time.RFC3339Nano, fields["newest"])
 		if err != nil {
