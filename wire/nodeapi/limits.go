@@ -65,7 +65,10 @@ func checkLimit(nodes []string) error {
 }
 
 // isLabel tells whether a text is a DNS label in lower case (RFC 1123, section 2.1).
-func isLabel(s string) bool {
+func isLabel(s string) bool { return IsNodeName(s) }
+
+// IsNodeName tells whether a text can be the name of a node, a DNS label of RFC 1123 in lower case.
+func IsNodeName(s string) bool {
 	for i := range len(s) {
 		letter := s[i] >= 'a' && s[i] <= 'z' || s[i] >= '0' && s[i] <= '9'
 		if !letter && (s[i] != '-' || i == 0 || i == len(s)-1) {

@@ -300,6 +300,9 @@ func convert(at time.Time, fields map[string]string) (e entry, name [sha256.Size
 	if out["__REALTIME_TIMESTAMP"] == "" {
 		out["__REALTIME_TIMESTAMP"] = strconv.FormatInt(at.UnixMicro(), 10)
 	}
+	if pod := out[logsql.Pod]; pod != "" && out["SYSLOG_IDENTIFIER"] == "" {
+		out["SYSLOG_IDENTIFIER"] = pod + "/" + out[logsql.Container]
+	}
 	data, err := json.Marshal(out)
 	if err != nil {
 		return e, name, fmt.Errorf("internal error: %w", err)

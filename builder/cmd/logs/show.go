@@ -42,8 +42,8 @@ type line struct {
 	raw []byte
 }
 
-// show asks the nodes and prints what they answer.
-func show(cmd *cobra.Command, c *reach.Cluster, asks []ask, o *options) (err error) {
+// show asks the stores, or the nodes, and prints what they answer.
+func show(cmd *cobra.Command, c *reach.Cluster, asks []ask, stores []string, o *options) (err error) {
 	out, done, err := o.writer(cmd)
 	if err != nil {
 		return err
@@ -56,6 +56,19 @@ func show(cmd *cobra.Command, c *reach.Cluster, asks []ask, o *options) (err err
 		}
 	}
 	s := session{Cluster: c, printer: p, asks: asks}
+	if len(stores) > 0 {
+		answered, err := s.store(cmd.Context(), stores, o.sources, o.since != "" || o.around != "")
+		if answered || cmd.Context().Err() != nil {
+			return err
+		}
+		if o.onlyStore() {
+			return fmt.Errorf("no store of logs answers, and the nodes themselves do not have that: %w", err)
+		}
+		s.say("%v; the nodes are asked themselves", err)
+	}
+	for i := range s.asks {
+		s.asks[i].Logs = direct(s.asks[i].Logs)
+	}
 	if o.follow {
 		return s.follow(cmd.Context())
 	}

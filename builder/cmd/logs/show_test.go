@@ -185,7 +185,18 @@ func TestWhichNodesAndUnitsAreMeant(t *testing.T) {
 		"a bad priority":      {[]string{"--all", "--priority", "9"}, "the priority is"},
 		"a bad start":         {[]string{"--all", "--boot", "1"}, "the start is"},
 		"an end before":       {[]string{"--all", "--since", "1h", "--until", "2h"}, "--until 2h is not behind --since 1h"},
-		"too many lines":      {[]string{"--all", "--lines", "10001"}, "choose 0 to 10000"},
+		"too many lines":      {[]string{"--all", "--lines", "100001"}, "choose 0 to 100000"},
+		"too many of a node":  {[]string{"--all", "--direct", "--lines", "10001"}, "choose 0 to 10000"},
+		"too many to follow":  {[]string{"--all", "--follow", "--lines", "10001"}, "choose 0 to 10000"},
+		"a pod that is none":  {[]string{"--pod", "press-0"}, "write it as NAMESPACE/POD"},
+		"a pod and a unit":    {[]string{"--pod", "a/b", "--unit", "kafka"}, "give --pod without --unit"},
+		"a pod, and a node":   {[]string{"configs", "edge-01", "--pod", "a/b"}, `"edge-01" is too much; name nodes with --node`},
+		"a source of one":     {[]string{"edge-01", "kafka", "--source", "audit"}, "--source is of several nodes"},
+		"a source of nobody":  {[]string{"--all", "--source", "kernel"}, "choose from journal, pod, audit"},
+		"around nothing":      {[]string{"--around", "a\x1b"}, "is not the name of an alert"},
+		"around, and a time":  {[]string{"--around", "A", "--since", "1h"}, "--around has its nodes and its time from the alert"},
+		"around for ever":     {[]string{"--around", "A", "--for", "48h"}, "give up to 24h"},
+		"around, and a unit":  {[]string{"configs", "kafka", "--around", "A"}, `"kafka" is too much`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := Command()

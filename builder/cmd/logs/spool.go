@@ -25,6 +25,7 @@ type spool struct{ files []*spoolFile }
 
 // spoolFile is what one node has answered: its lines, as they came.
 type spoolFile struct {
+	// node is empty where a store answers, whose lines are of several.
 	node string
 	f    *os.File
 	w    *bufio.Writer
@@ -148,10 +149,26 @@ func (h *head) next() (bool, error) {
 		return false, err
 	}
 	h.line = line{h.node, e, raw}
+	if h.node == "" {
+		if h.line.node, err = nodeOf(raw); err != nil {
+			return false, err
+		}
+	}
 	if e.Time.After(h.at) {
 		h.at = e.Time
 	}
 	return true, nil
+}
+
+// nodeOf is the node that a store has a line of.
+func nodeOf(raw []byte) (string, error) {
+	var of struct {
+		Node string `json:"node"`
+	}
+	if err := json.Unmarshal(raw, &of); err != nil || !nodeapi.IsNodeName(of.Node) {
+		return "", errors.New("the store answers with a line of no node")
+	}
+	return of.Node, nil
 }
 
 // heads is a heap (container/heap), the earliest on top.

@@ -4,6 +4,7 @@
 package reach
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -67,6 +68,9 @@ type Flags struct {
 	Everybody bool
 	// Shown is what the nodes are shown where somebody has it at hand; nothing is looked for then.
 	Shown *nodeapi.Identity
+	// Least is what a file of access has to be for at least, where people may be let in by their names: less than what is
+	// made for the moment. Empty, it is that.
+	Least nodeapi.Role
 	// Timeout bounds what is asked of one node.
 	Timeout time.Duration
 }
@@ -244,8 +248,8 @@ func (f Flags) fromFile(path string, c *facts.Cluster, need nodeapi.Role) (nodea
 		err = fmt.Errorf("it is for the cluster with the id %.64s, and the configuration has %s", a.Cluster, c.ID)
 	case time.Now().After(a.Ends):
 		err = fmt.Errorf("it expired at %s; make another one with `spore access`", a.Ends.Format(time.RFC3339))
-	case !a.Role.Covers(need):
-		err = fmt.Errorf("it is for the role %s; make one with `spore access --role %s`", RoleName(a.Role), RoleName(need))
+	case !a.Role.Covers(cmp.Or(f.Least, need)):
+		err = fmt.Errorf("it is for the role %s; make one with `spore access --role %s`", RoleName(a.Role), RoleName(cmp.Or(f.Least, need)))
 	}
 	if err != nil {
 		return nodeapi.Identity{}, nil, fmt.Errorf("%s: %w", path, err)
