@@ -42,7 +42,7 @@ func (k *checker) failed(s *source) bool {
 // rest is what a role must not take.
 func (k *checker) rest() rules.Rest {
 	every := services.System()
-	for _, name := range services.EveryNode() {
+	for _, name := range services.EveryNode(nil) {
 		if p, ok := services.Ours().LookupProgram(name); ok {
 			every = append(every, p)
 		}

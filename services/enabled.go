@@ -33,14 +33,21 @@ func RolePrograms(c *facts.Cluster, r service.Role) []service.Program {
 	return Of(c).ProgramsOf(r, func(name string) bool { return Enabled(c, name) })
 }
 
-// NodePrograms returns the rows of the programs that the node's roles run in this cluster, in the order of the
-// program table. Their ports are those of this node: of its roles, with the numbers that settings give.
+// NodePrograms returns the rows of the programs that the node's roles run in this cluster, and of those that the
+// cluster's services have on every node, in the order of the program table. Their ports are those of this node: of its roles, with the numbers that settings give.
 func NodePrograms(c *facts.Cluster, n *facts.Node) []service.Program {
 	l, wanted := Of(c), map[string]bool{}
 	for _, name := range n.Roles {
 		if r, ok := l.Lookup(name); ok {
 			for _, p := range RolePrograms(c, r) {
 				wanted[p.Name] = true
+			}
+		}
+	}
+	for _, s := range l.all {
+		if len(s.EveryNode) > 0 && on(c, s) {
+			for _, name := range s.EveryNode {
+				wanted[name] = true
 			}
 		}
 	}

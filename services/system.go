@@ -1,6 +1,9 @@
 package services
 
-import "spore/services/service"
+import (
+	"spore/cluster/facts"
+	"spore/services/service"
+)
 
 const (
 	portNTP  = 123
@@ -9,7 +12,7 @@ const (
 	firstEphemeral, lastEphemeral = 32768, 60999
 )
 
-// everyNode are the programs of every node, whatever its roles are.
+// everyNode are the programs of every node of every cluster.
 func everyNode() []service.Program {
 	return []service.Program{
 		// Part of spore-agent. Its certificate is also what this node asks others with.
@@ -20,11 +23,22 @@ func everyNode() []service.Program {
 	}
 }
 
-// EveryNode names the programs of every node, whatever its roles are. They start when the node has their secrets.
-func EveryNode() []string {
+// EveryNode names the programs of every node of a cluster, whatever its roles are. They start when the node has their
+// secrets.
+func EveryNode(c *facts.Cluster) []string {
+	return Of(c).EveryNodeWith(func(s service.Service) bool { return c != nil && on(c, s) })
+}
+
+// EveryNodeWith names the programs of every node where these services are enabled.
+func (l *List) EveryNodeWith(enabled func(service.Service) bool) []string {
 	var out []string
 	for _, p := range everyNode() {
 		out = append(out, p.Name)
+	}
+	for _, s := range l.all {
+		if len(s.EveryNode) > 0 && enabled(s) {
+			out = append(out, s.EveryNode...)
+		}
 	}
 	return out
 }

@@ -55,8 +55,11 @@ func Plan(in Input) (start, targets []string, held []Held) {
 // Units are the units of every node's programs that have their secrets.
 func (in Input) Units() []string {
 	var out []string
-	for _, name := range services.EveryNode() {
+	for _, name := range services.EveryNode(in.Cluster) {
 		program, _ := services.Of(in.Cluster).LookupProgram(name)
+		if strings.Contains(program.Unit, "@.") { // Another unit starts it.
+			continue
+		}
 		if in.Unit(program.Unit) && !slices.ContainsFunc(program.Secrets, func(ref string) bool { return !in.Have(name, ref) }) {
 			out = append(out, program.Unit)
 		}
@@ -128,7 +131,7 @@ func HaveIn(dir string) func(program, ref string) bool {
 // given.
 func Secrets(c *facts.Cluster, n *facts.Node) map[string][]string {
 	out := map[string][]string{}
-	for _, name := range services.EveryNode() {
+	for _, name := range services.EveryNode(c) {
 		program, _ := services.Of(c).LookupProgram(name)
 		out[name] = slices.Clone(program.Secrets)
 	}

@@ -72,7 +72,7 @@ func Plan(l *services.List, share pki.Share, secrets map[string][]string, trust,
 // ProgramsOf are the programs of a node's roles, sorted, each once.
 func ProgramsOf(c *facts.Cluster, n *facts.Node) []string {
 	out := map[string]bool{}
-	for _, name := range services.EveryNode() {
+	for _, name := range services.EveryNode(c) {
 		out[name] = true
 	}
 	for _, name := range n.Roles {

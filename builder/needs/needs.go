@@ -10,7 +10,6 @@ import (
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
-	"spore/services"
 	"spore/services/kubernetes"
 	"spore/services/service"
 )
@@ -50,7 +49,7 @@ func Programs(c *cluster.Config) []service.Program {
 		}
 	}
 	byName := map[string]service.Program{}
-	for _, name := range services.EveryNode() {
+	for _, name := range l.EveryNodeWith(func(s service.Service) bool { return enabled[s.Name] }) {
 		byName[name], _ = l.LookupProgram(name)
 	}
 	for _, r := range l.Roles() {

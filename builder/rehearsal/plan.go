@@ -268,7 +268,7 @@ func (n *network) newMAC(node string) string {
 func ports(c *facts.Cluster, n *facts.Node) []string {
 	var out []string
 	programs := services.NodePrograms(c, n)
-	for _, name := range services.EveryNode() {
+	for _, name := range services.EveryNode(c) {
 		p, _ := services.Of(c).LookupProgram(name)
 		programs = append(programs, p)
 	}

@@ -52,7 +52,10 @@ func Service() service.Service {
 		Roles: []service.Role{
 			{Name: Role, Aliases: []string{"logs"}, Target: "logs.target", Programs: []string{Program, Taker}},
 		},
-		Programs: programs,
+		Programs:  append(programs, senderPrograms...),
+		EveryNode: senders,
+		Leaves:    senderLeaves,
+		Renewal:   senderRenewal,
 		Secrets: []service.SecretRow{
 			{Name: PasswordEntry, Roles: []string{Role}, Each: service.OneNode, Form: service.FormPassword},
 			{Name: "logs-secret", Roles: []string{Role}, Each: service.OneUser, Entry: "{user-secret}",
@@ -66,8 +69,8 @@ func Service() service.Service {
 			{Path: "services." + Name + ".days", Units: []string{Unit, TakerUnit}},
 			{Path: "services." + Name + ".", Units: []string{Unit}},
 			// Which nodes there are, and what they are.
-			{Path: "hosts", Units: []string{TakerUnit}},
-			{Path: "members.", Units: []string{TakerUnit}},
+			{Path: "hosts", Units: []string{TakerUnit, SenderUnit}},
+			{Path: "members.", Units: []string{TakerUnit, SenderUnit}},
 		},
 		Memory:      map[string]service.Memory{Role: memory},
 		Environment: map[string]service.Variables{Program: variables},

@@ -164,9 +164,10 @@ func find(c *facts.Cluster, n *facts.Node, osds []string, name string) ([]string
 		}
 		all = append(all, units...)
 	}
-	for _, program := range services.EveryNode() {
-		row, _ := l.LookupProgram(program)
-		all = append(all, row.Unit)
+	for _, program := range services.EveryNode(c) {
+		if row, _ := l.LookupProgram(program); !strings.Contains(row.Unit, "@.") {
+			all = append(all, row.Unit)
+		}
 	}
 	all = append(append(all, "spore-agent.service"), osds...)
 	unit, err := nodeapi.UnitName(name)

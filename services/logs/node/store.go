@@ -18,7 +18,7 @@ import (
 )
 
 // Renderings are how the configuration of each program is rendered.
-var Renderings = map[string]rendering.Func{logs.Taker: toTaker}
+var Renderings = map[string]rendering.Func{logs.Taker: toTaker, logs.Sender: toSender}
 
 // toTaker renders what spore-logs-store is told.
 func toTaker(in rendering.Input) (map[string]rendering.File, error) {
