@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/services"
+	"spore/services/logs"
 	"spore/services/metrics"
 	"spore/services/service"
 )
@@ -56,16 +57,17 @@ var wants = []want{
 	{"front-proxy-client/master-01", "front-proxy", "front-proxy-client", nil, nil, nil, false, true},
 	{"kafka-broker/kafka-01", "kafka", "kafka-01", []string{"spore:kafka-brokers"}, append([]string{"kafka.plant.example"}, hostsOf("kafka-01")...), []string{"10.77.0.14"}, true, true},
 	{"metrics-scraper/edge-01", "agent", "metrics of edge-01", []string{"spore:scraper"}, nil, nil, false, true},
+	{"logs-sender/worker-01", "agent", "worker-01", []string{"spore:sender"}, nil, nil, false, true},
 	{"alerts-peer/edge-01", "alerts", "edge-01", nil, hostsOf("edge-01"), []string{"10.77.0.16"}, true, true},
 	{"mqtt-server/edge-01", "mqtt", "edge-01", nil, append([]string{"mqtt.plant.example"}, hostsOf("edge-01")...), []string{"10.77.0.16"}, true, false},
 }
 
 func TestEveryCertificateIsWhatTheTableSays(t *testing.T) {
 	tree, c, nodes := made(t)
-	c.Services = append(c.Services, &metrics.Settings{})
+	c.Services = append(c.Services, &metrics.Settings{}, &logs.Settings{})
 	edge := node(t, nodes, "edge-01")
-	edge.Roles = append(edge.Roles, "metrics-store", "alerts")
-	c.Members["metrics-store"], c.Members["alerts"] = []string{edge.Name}, []string{edge.Name}
+	edge.Roles = append(edge.Roles, "metrics-store", "alerts", "logs-store")
+	c.Members["metrics-store"], c.Members["alerts"], c.Members["logs-store"] = []string{edge.Name}, []string{edge.Name}, []string{edge.Name}
 	update(t, tree, c, nodes, begin)
 	rows := map[string]bool{}
 	for _, w := range wants {

@@ -132,8 +132,9 @@ func HaveIn(dir string) func(program, ref string) bool {
 func Secrets(c *facts.Cluster, n *facts.Node) map[string][]string {
 	out := map[string][]string{}
 	for _, name := range services.EveryNode(c) {
-		program, _ := services.Of(c).LookupProgram(name)
-		out[name] = slices.Clone(program.Secrets)
+		if program, _ := services.Of(c).LookupProgram(name); len(program.Secrets) > 0 {
+			out[name] = slices.Clone(program.Secrets)
+		}
 	}
 	for _, name := range n.Roles {
 		role, _ := services.Of(c).Lookup(name)

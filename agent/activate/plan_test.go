@@ -15,6 +15,7 @@ import (
 	"spore/cluster/identity"
 	"spore/cluster/spec"
 	"spore/services/dns"
+	"spore/services/logs"
 	"spore/services/mqtt"
 )
 
@@ -140,6 +141,10 @@ func TestEachProgramGetsItsRowsSecretsAndThoseThatTheSettingsName(t *testing.T) 
 	worker := Secrets(c, &facts.Node{Roles: []string{"worker"}})
 	require.Equal(t, []string{"kubelet-bootstrap-certificate", "kubelet-bootstrap-key"}, worker["kubelet"])
 	require.NotContains(t, worker, "kube-apiserver")
+
+	c.Services, c.Members = append(c.Services, &logs.Settings{}), map[string][]string{logs.Role: {"observer-01"}}
+	require.Equal(t, map[string][]string{"api": api, "spore-logs": {"logs-sender-certificate", "logs-sender-key"}},
+		Secrets(c, &facts.Node{Roles: []string{"dns-server"}}), "a service that has programs on every node")
 }
 
 func TestWhatEveryNodeRunsWaitsForItsSecretsAlone(t *testing.T) {
@@ -153,6 +158,13 @@ func TestWhatEveryNodeRunsWaitsForItsSecretsAlone(t *testing.T) {
 	require.Empty(t, in.Units())
 	have["api/agent-key"] = true
 	require.Equal(t, []string{"spore-api.service"}, in.Units(), "whatever the roles are, and whether they are held")
+	in.Cluster.Services = spec.Services{&logs.Settings{}}
+	have["spore-logs/logs-sender-certificate"], have["spore-logs/logs-sender-key"] = true, true
+	require.Equal(t, []string{"spore-api.service"}, in.Units(), "no node has a store")
+	in.Cluster.Members = map[string][]string{logs.Role: {"observer-01"}}
+	require.Equal(t, []string{"spore-api.service", "spore-logs.service"}, in.Units(), "which starts journal-upload@.service")
+	have["spore-logs/logs-sender-key"] = false
+	require.Equal(t, []string{"spore-api.service"}, in.Units())
 	in.Unit = func(string) bool { return false }
 	require.Empty(t, in.Units(), "an image of before has no such unit")
 }
