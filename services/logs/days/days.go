@@ -147,20 +147,21 @@ func (s Store) Prepare(l Limits, now time.Time, say func(string)) error {
 func (s Store) keep(ctx context.Context, l Limits, now time.Time, say func(string),
 	look func(context.Context) (State, error), letGo func(context.Context, string) error) (State, int, error) {
 	gone, freed := 0, uint64(0)
-	var before uint64
+	var before State
 	for {
 		st, err := look(ctx)
 		if err != nil {
 			return st, gone, err
 		}
-		if gone == 0 {
-			before = st.Free
-		}
-		// File systems count as free what was removed only a while later.
 		judged := st
-		judged.Free = max(st.Free, before+freed)
-		if before < l.Floor {
-			l.Floor = max(l.Floor, l.Enough)
+		if gone == 0 {
+			before = st
+			if st.Free < l.Floor {
+				l.Floor = max(l.Floor, l.Enough)
+			}
+		} else {
+			// File systems count as free what was removed only a while later, and the store says for a second what it said.
+			judged.Free, judged.Bytes = max(st.Free, before.Free+freed), before.Bytes-min(freed, before.Bytes)
 		}
 		day, why := Victim(judged, l, now)
 		if day == "" {

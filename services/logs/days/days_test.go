@@ -63,19 +63,23 @@ func TestWhichDayGoes(t *testing.T) {
 
 // fake is a store whose days have files, and which says what they fill.
 type fake struct {
-	dir      string
-	days     []string
-	each     uint64
-	detached []string
-	broken   string
+	dir  string
+	days []string
+	// each is what a day fills; the store says for a while that it has as many as said.
+	each, said uint64
+	detached   []string
+	broken     string
 }
 
 func newFake(t *testing.T, names ...string) (*fake, Store) {
-	f := &fake{dir: t.TempDir(), days: names, each: 10 << 20}
+	f := &fake{dir: t.TempDir(), days: names, said: uint64(len(names))}
 	for _, name := range names {
 		at := filepath.Join(f.dir, partitions, name, "datadb")
 		require.NoError(t, os.MkdirAll(at, 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(at, "values.bin"), make([]byte, 1<<16), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(at, "values.bin"), make([]byte, 4<<20), 0o600))
+		var err error
+		f.each, err = bytesOf(filepath.Dir(at))
+		require.NoError(t, err)
 	}
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
@@ -103,7 +107,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.days = slices.DeleteFunc(f.days, func(d string) bool { return d == r.FormValue("name") })
 	case "/metrics":
 		fmt.Fprintf(w, "vl_partitions %d\nvl_data_size_bytes{type=\"indexdb\"} 0\nvl_data_size_bytes{type=\"storage\"} %d\n"+
-			"vl_storage_is_read_only{path=\"x\"} 0\n", len(f.days), f.each*uint64(len(f.days)))
+			"vl_storage_is_read_only{path=\"x\"} 0\n", len(f.days), f.each*f.said)
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
@@ -122,28 +126,28 @@ func (f *fake) onDisk(t *testing.T) []string {
 func TestTheOldestGoUntilTheDataFitTheirBound(t *testing.T) {
 	f, s := newFake(t, "20261123", "20261124", "20261125", "20261126")
 	var said []string
-	st, gone, err := s.Keep(t.Context(), Limits{Days: 30, Bytes: 25 << 20}, noon, func(s string) { said = append(said, s) })
+	st, gone, err := s.Keep(t.Context(), Limits{Days: 30, Bytes: 10 << 20}, noon, func(s string) { said = append(said, s) })
 	require.NoError(t, err)
 	require.Equal(t, 2, gone)
 	require.Equal(t, []string{"20261125", "20261126"}, f.onDisk(t))
 	require.Equal(t, []string{"20261123", "20261124"}, f.detached)
-	require.Equal(t, State{Days: []string{"20261125", "20261126"}, Bytes: 20 << 20, Free: 1 << 40}, st)
+	require.Equal(t, State{Days: []string{"20261125", "20261126"}, Bytes: 4 * f.each, Free: 1 << 40}, st)
 	require.Equal(t, []string{
-		"the data fill 40 MiB, and may fill 25 MiB: the day 20261123 goes", "the data fill 30 MiB, and may fill 25 MiB: the day 20261124 goes",
+		"the data fill 16 MiB, and may fill 10 MiB: the day 20261123 goes", "the data fill 12 MiB, and may fill 10 MiB: the day 20261124 goes",
 	}, said)
 }
 
 func TestAFullDiskGetsRoomAndNotMore(t *testing.T) {
 	f, s := newFake(t, "20261123", "20261124", "20261125", "20261126")
-	// The file system says the same however much goes; each day fills 64 KiB and its folders.
-	s.Free = func(string) (uint64, error) { return 100 << 10, nil }
-	_, gone, err := s.Keep(t.Context(), Limits{Days: 30, Floor: 150 << 10, Enough: 200 << 10}, noon, func(string) {})
+	// The file system says the same however much goes; each day fills 4 MiB and its folders.
+	s.Free = func(string) (uint64, error) { return 10 << 20, nil }
+	_, gone, err := s.Keep(t.Context(), Limits{Days: 30, Floor: 12 << 20, Enough: 15 << 20}, noon, func(string) {})
 	require.NoError(t, err)
 	require.Equal(t, 2, gone)
 	require.Equal(t, []string{"20261125", "20261126"}, f.onDisk(t))
 
-	s.Free = func(string) (uint64, error) { return 150 << 10, nil }
-	_, gone, err = s.Keep(t.Context(), Limits{Days: 30, Floor: 150 << 10, Enough: 200 << 10}, noon, func(string) {})
+	s.Free = func(string) (uint64, error) { return 12 << 20, nil }
+	_, gone, err = s.Keep(t.Context(), Limits{Days: 30, Floor: 12 << 20, Enough: 15 << 20}, noon, func(string) {})
 	require.NoError(t, err)
 	require.Zero(t, gone, "there is as much as there has to be")
 
