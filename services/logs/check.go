@@ -130,7 +130,8 @@ func checkLoki(k *check.Checker, p check.Place, l *Loki) {
 	}
 	checkServer(k, p, l.URL, l.CA, "https://loki.plant.example:3100")
 	if has(p, "tenant") && !tenantForm().MatchString(l.Tenant) {
-		k.Errorf(p.Then("tenant"), "the tenant %q is not valid; write 1 to 150 letters, digits, ., _ and -", check.Clip(l.Tenant))
+		k.Errorf(p.Then("tenant"), "the tenant %q is not valid; write 1 to 150 letters, digits, ., _ and -",
+			check.Clip(l.Tenant))
 	}
 	checkAccess(k, p, access{url: l.URL, user: l.User, password: l.Password, key: "token", secret: l.Token})
 }

@@ -28,8 +28,8 @@ const (
 // TakerSocket is where the node's API hands over what nodes send.
 const TakerSocket = "/run/spore-logs-store/socket"
 
-// Port is where VictoriaLogs answers, on the node itself: the free server checks no client certificates. People reach it
-// through the node's API.
+// Port is where VictoriaLogs answers, on the node itself: the free server checks no client certificates. People reach
+// it through the node's API.
 const Port = 9428
 
 // User is the name that VictoriaLogs wants of who asks it, with the password of the entry PasswordEntry.

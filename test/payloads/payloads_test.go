@@ -155,6 +155,7 @@ func everyProgramRuns(t *testing.T, b image) {
 		{"/usr/bin/crictl", nil, []string{"--version"}, "v%s"},
 		{"/usr/bin/victoria-metrics", nil, []string{"-version"}, "victoria-metrics-v%s"},
 		{"/usr/bin/vmalert", nil, []string{"-version"}, "vmalert-v%s"},
+		{"/usr/bin/victoria-logs", nil, []string{"-version"}, "victoria-logs-v%s"},
 		{"/usr/bin/coredns", nil, []string{"-version"}, "CoreDNS-%s"},
 		{"/usr/bin/cluster-dns", nil, []string{"-version"}, "CoreDNS-%s"},
 		{"/usr/lib/cni/loopback", plugin, nil, `"1.0.0"`},

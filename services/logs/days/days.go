@@ -1,8 +1,8 @@
 // Package days has the oldest days of VictoriaLogs go: those that are older than entries are kept, and others where the
 // data fill more than they may, or the disk has hardly any space left.
 //
-// VictoriaLogs could do a part of that by itself, in ways that lose entries. Where its clock is early when it starts, it
-// deletes the days of the future; where it is late, those that seem old. Its bound in bytes keeps the last two days,
+// VictoriaLogs could do a part of that by itself, in ways that lose entries. Where its clock is early when it starts,
+// it deletes the days of the future; where it is late, those that seem old. Its bound in bytes keeps the last two days,
 // whatever they fill, and entries that come late for a day that has gone are dropped, counted nowhere (VictoriaLogs
 // 1.51, lib/logstorage/storage.go). So its own retention is without an end.
 //
