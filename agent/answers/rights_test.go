@@ -27,6 +27,7 @@ import (
 	"spore/cluster/spec"
 	"spore/pki"
 	"spore/services/kubernetes"
+	"spore/services/logs"
 	"spore/services/metrics"
 	"spore/wire/nodeapi"
 )
@@ -45,13 +46,14 @@ const (
 // of it to the table of docs/node-api.md.
 func TestWhoMayAskWhat(t *testing.T) {
 	machines, c, tree := nodetest.BrokersOf(t, func(c *cluster.Config) {
-		c.Cluster.Services = append(c.Cluster.Services, "kubernetes", "metrics")
+		c.Cluster.Services = append(c.Cluster.Services, "kubernetes", "logs", "metrics")
 		c.Cluster.Network = spec.Network{
 			NodeSubnets: []string{"127.0.0.0/8"},
 			PodCIDRs:    []string{"10.244.0.0/16"}, ServiceCIDRs: []string{"10.96.0.0/16"},
 		}
-		c.Services = append(c.Services, &kubernetes.Settings{}, &metrics.Settings{})
+		c.Services = append(c.Services, &kubernetes.Settings{}, &logs.Settings{}, &metrics.Settings{})
 		c.Cluster.Nodes[0].Roles = append(c.Cluster.Nodes[0].Roles, "control-plane")
+		c.Cluster.Nodes[0].Roles = append(c.Cluster.Nodes[0].Roles, logs.Role)
 		c.Cluster.Nodes[1].Roles = append(c.Cluster.Nodes[1].Roles, metrics.Role)
 		c.Cluster.Nodes[2].Roles = append(c.Cluster.Nodes[2].Roles, "control-plane")
 	}, "127.0.0.1", "127.0.0.2", "127.0.0.3")
@@ -71,21 +73,25 @@ func TestWhoMayAskWhat(t *testing.T) {
 		id := nodeapi.Identity{Certificate: []byte(made.Certificate), Key: []byte(made.Key), Authorities: made.Authority}
 		return func() (nodeapi.Identity, error) { return id, nil }
 	}
-	// What a store of metrics has, as its node was given it.
-	scraper := func() (id nodeapi.Identity, err error) {
-		id, err = ofNode("kafka-2")()
-		require.NoError(t, err)
-		given := func(entry string) []byte {
-			data, err := os.ReadFile(machines["kafka-2"].Root.At(filepath.Join(paths.Secrets, metrics.Program, entry)))
+	// What programs of a node have, as it was given it: a store of metrics, and the sender of logs.
+	ofProgram := func(program, certificate, key string) func() (nodeapi.Identity, error) {
+		return func() (id nodeapi.Identity, err error) {
+			id, err = ofNode("kafka-2")()
 			require.NoError(t, err)
-			return data
+			given := func(entry string) []byte {
+				data, err := os.ReadFile(machines["kafka-2"].Root.At(filepath.Join(paths.Secrets, program, entry)))
+				require.NoError(t, err)
+				return data
+			}
+			id.Certificate, id.Key = given(certificate), given(key)
+			return id, nil
 		}
-		id.Certificate, id.Key = given(metrics.ScraperCertificate), given(metrics.ScraperKey)
-		return id, nil
 	}
 	callers := map[string]func() (nodeapi.Identity, error){
-		"node": ofNode("kafka-2"), "master": ofNode("kafka-3"), "scraper": scraper,
-		"reader": ofPerson(pki.NodeReader), "operator": ofPerson(pki.NodeOperator), "admin": ofPerson(pki.NodeAdmin),
+		"node": ofNode("kafka-2"), "master": ofNode("kafka-3"),
+		"scraper": ofProgram(metrics.Program, metrics.ScraperCertificate, metrics.ScraperKey),
+		"sender":  ofProgram(logs.Sender, logs.SenderCertificate, logs.SenderKey),
+		"reader":  ofPerson(pki.NodeReader), "operator": ofPerson(pki.NodeOperator), "admin": ofPerson(pki.NodeAdmin),
 	}
 	may := func(who string, r api.Row) bool {
 		here := func(string) ([]string, error) { return []string{l.Addr().String()}, nil }
@@ -103,7 +109,7 @@ func TestWhoMayAskWhat(t *testing.T) {
 	all := rows(m, c, n, newKeeper(m, c, n))
 	slices.SortFunc(all, func(a, b api.Row) int { return strings.Compare(a.Path+a.Method, b.Path+b.Method) })
 	var table strings.Builder
-	table.WriteString("| call | node | scraper | reader | operator | admin |\n|---|---|---|---|---|---|\n")
+	table.WriteString("| call | node | scraper | sender | reader | operator | admin |\n|---|---|---|---|---|---|---|\n")
 	nobody := strangers(t, callers["admin"])
 	for _, r := range all {
 		nobody(l.Addr().String(), r)
@@ -118,9 +124,13 @@ func TestWhoMayAskWhat(t *testing.T) {
 			cell["node"] = "masters"
 		}
 		path := strings.NewReplacer("{", "", "}", "").Replace(r.Path)
-		fmt.Fprintf(&table, "| `%s %s` | %s | %s | %s | %s | %s |\n",
-			r.Method, path, cell["node"], cell["scraper"], cell["reader"], cell["operator"], cell["admin"])
+		fmt.Fprintf(&table, "| `%s %s` | %s | %s | %s | %s | %s | %s |\n",
+			r.Method, path, cell["node"], cell["scraper"], cell["sender"], cell["reader"], cell["operator"], cell["admin"])
 		require.Equal(t, r.Path == nodeapi.MetricsPath, cell["scraper"] == "yes", "a scraper asks for metrics alone: %s", r.Path)
+		require.Equal(t, r.Path == nodeapi.EntriesPath, cell["sender"] == "yes", "a sender brings logs alone: %s", r.Path)
+		if r.Path == nodeapi.EntriesPath {
+			require.NotContains(t, cell["node"]+cell["scraper"]+cell["admin"], "yes", "nobody else does")
+		}
 		if cell["reader"] == "yes" {
 			require.Equal(t, "yes", cell["operator"], "an operator may what a reader may: %s", r.Path)
 		}

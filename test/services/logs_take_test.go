@@ -276,7 +276,7 @@ func TestAFullDiskOfWhatTakesLogs(t *testing.T) {
 	pack, err := zstd.NewWriter(nil)
 	require.NoError(t, err)
 	ballast := filepath.Join(disk, "ballast")
-	require.NoError(t, os.WriteFile(ballast, make([]byte, 22<<20), 0o600))
+	require.NoError(t, os.WriteFile(ballast, make([]byte, 23<<20), 0o600))
 	at, refused := 1, 0
 	for at < 60_000 {
 		status, err := k.bring("node-0", pack.EncodeAll(journalOf(0, at, 1000), nil))
@@ -284,7 +284,7 @@ func TestAFullDiskOfWhatTakesLogs(t *testing.T) {
 		case err == nil && status == http.StatusNoContent:
 			at += 1000
 		case err == nil && status == http.StatusServiceUnavailable:
-			if refused++; refused == 20 {
+			if refused++; refused == 8 {
 				require.NoError(t, os.Remove(ballast))
 				s.start() // VictoriaLogs was away until now.
 			}
@@ -293,7 +293,7 @@ func TestAFullDiskOfWhatTakesLogs(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
-	require.GreaterOrEqual(t, refused, 20)
+	require.GreaterOrEqual(t, refused, 8)
 	require.Eventually(t, func() bool { return s.distinct() == at-1 }, time.Minute, time.Second)
 }
 
