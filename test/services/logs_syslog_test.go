@@ -177,17 +177,21 @@ func givingTo(t *testing.T, r *rsyslog) (*spool.Spool, *giving.Giving) {
 	say := func(s string) { t.Log(s) }
 	dir := t.TempDir()
 	s, err := spool.Open(spool.Options{
-		Dir: filepath.Join(dir, "spool"), Bound: 256 << 20, Consumers: giving.Consumers(to), Say: say, Now: time.Now,
+		Dir: filepath.Join(dir, "spool"), Bound: 256 << 20, Consumers: []spool.Consumer{{Name: giving.Consumer("plant")}},
+		Say: say, Now: time.Now,
 	})
 	require.NoError(t, err)
-	g, err := giving.New(giving.Options{Receivers: to, Spool: s, Dir: dir, Now: time.Now, Say: say})
+	reader, err := s.Reader(giving.Consumer("plant"))
 	require.NoError(t, err)
+	g := giving.New(giving.Options{Receivers: to, Dir: dir, Now: time.Now, Say: say})
+	run := g.Begin(to[0], reader)
 	ctx, stop := context.WithCancel(context.Background())
 	over := make(chan error, 1)
-	go func() { over <- g.Run(ctx) }()
+	go func() { over <- run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		require.NoError(t, <-over)
+		require.ErrorIs(t, <-over, context.Canceled)
+		require.NoError(t, reader.Close())
 		require.NoError(t, s.Close())
 	})
 	return s, g

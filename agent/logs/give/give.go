@@ -71,7 +71,6 @@ type Giver[B any] struct {
 
 	mu     sync.Mutex
 	counts Counts
-	oldest time.Time
 }
 
 // Clock is the time, and how one waits for it.
@@ -81,16 +80,13 @@ type Clock struct {
 	Sleep func(context.Context, time.Duration) error
 }
 
-// Counts are what became of entries since the program began.
+// Counts are what became of entries since the program began. How far the receiver is behind, and what it missed, the
+// queue tells.
 type Counts struct {
 	// Given were taken, Filtered were not wanted, and Refused were taken never.
 	Given, Filtered, Refused uint64
 	// Failures are how often the receiver was away, or said that it takes nothing now.
 	Failures uint64
-	// Dropped went from the queue, which was full, before the receiver had them. The queue counts them.
-	Dropped uint64
-	// Behind is how old the oldest entry is that waits; 0 when none waits.
-	Behind time.Duration
 }
 
 // New makes a giver of a name. lines are those of a batch; log takes a line for people.
@@ -102,11 +98,7 @@ func New[B any](name string, q Queue[B], lines func(B) []byte, f Filter, r Recei
 func (g *Giver[B]) Counts() Counts {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c := g.counts
-	if !g.oldest.IsZero() {
-		c.Behind = max(g.clock.Now().Sub(g.oldest), 0)
-	}
-	return c
+	return g.counts
 }
 
 // Run gives until the context ends, whose error it returns. A queue that cannot be read is tried again, too: its disk
@@ -169,7 +161,6 @@ func (g *Giver[B]) gather(ctx context.Context) (batches []B, entries []parcel.En
 func (g *Giver[B]) giveAll(ctx context.Context, entries []parcel.Entry) error {
 	wait := firstWait
 	for len(entries) > 0 {
-		g.waitsFor(entries[0].Time)
 		before := len(entries)
 		got, err := g.receiver.Give(ctx, entries)
 		entries = got.Left
@@ -199,7 +190,6 @@ func (g *Giver[B]) giveAll(ctx context.Context, entries []parcel.Entry) error {
 		}
 		wait = min(2*wait, mostWait)
 	}
-	g.waitsFor(time.Time{})
 	return nil
 }
 
@@ -225,12 +215,6 @@ func (g *Giver[B]) count(change func(*Counts)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	change(&g.counts)
-}
-
-func (g *Giver[B]) waitsFor(oldest time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.oldest = oldest
 }
 
 // complain says what is wrong, at most once a minute.

@@ -121,7 +121,6 @@ func TestAReceiverThatIsAwayIsTriedForEver(t *testing.T) {
 		}
 		g, log := run(t, q, r, everything, time.Hour)
 		require.Empty(t, q.done)
-		require.Equal(t, time.Hour, g.Counts().Behind.Truncate(time.Second))
 		require.Zero(t, g.Counts().Given)
 		var waits []int
 		for i := range 8 {
@@ -186,6 +185,4 @@ func TestMetrics(t *testing.T) {
 spore_logs_given_total{receiver="a"} 1
 spore_logs_given_total{receiver="b"} 0
 `, strings.Join(strings.SplitAfter(string(Metrics(map[string]Counts{"b": {}, "a": {Given: 1}})), "\n")[:4], ""))
-	require.Contains(t, string(Metrics(map[string]Counts{"a": {Behind: 1500 * time.Millisecond}})),
-		`spore_logs_give_behind_seconds{receiver="a"} 1.500`)
 }

@@ -5,7 +5,6 @@ package giving
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"spore/agent/logs/give/elasticsearch"
 	"spore/agent/logs/give/file"
 	"spore/agent/logs/give/loki"
+	"spore/agent/logs/give/parcel"
 	"spore/agent/logs/give/post"
 	receiver "spore/agent/logs/give/syslog"
 	"spore/agent/logs/spool"
@@ -25,20 +25,9 @@ import (
 // Consumer is the name that a receiver has in the queue.
 func Consumer(name string) string { return "give-" + name }
 
-// Consumers are what the queue keeps entries for, one of each receiver. The oldest of one that is away for long go.
-func Consumers(receivers []store.Receiver) []spool.Consumer {
-	out := make([]spool.Consumer, 0, len(receivers))
-	for _, r := range receivers {
-		out = append(out, spool.Consumer{Name: Consumer(r.Name)})
-	}
-	return out
-}
-
-// Options are what is given, and from where.
+// Options are what is given, and to whom.
 type Options struct {
 	Receivers []store.Receiver
-	// Spool is the store's queue, which has Consumers.
-	Spool *spool.Spool
 	// Dir is the folder of the program's data: files are in its folder store.GiveDir.
 	Dir string
 	// Now is the time, and Say takes lines for people.
@@ -48,62 +37,47 @@ type Options struct {
 
 // Giving gives to all receivers.
 type Giving struct {
-	spool *spool.Spool
-	names []string
-	each  []*give.Giver[spool.Batch]
-	close []func() error
+	o Options
+
+	mu   sync.Mutex
+	each map[string]*give.Giver[spool.Batch]
 }
 
-// New makes ready to give. Settings that are malformed, such as certificates, are errors; servers that are away are not.
-func New(o Options) (*Giving, error) {
-	g := &Giving{spool: o.Spool}
-	clock := give.Clock{Now: o.Now, Sleep: sleep}
-	for _, r := range o.Receivers {
-		to, err := receiverOf(r, o)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("give to %s: %w", r.Name, err), g.end())
-		}
-		q, err := o.Spool.Reader(Consumer(r.Name))
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("give to %s: %w", r.Name, err), g.end())
-		}
-		filter := give.Filter{Sources: r.Sources, Least: r.Least}
-		lines := func(b spool.Batch) []byte { return b.Lines }
-		g.names, g.close = append(g.names, r.Name), append(g.close, q.Close)
-		g.each = append(g.each, give.New[spool.Batch](r.Name, q, lines, filter, to, clock, o.Say))
+// New makes ready to give.
+func New(o Options) *Giving { return &Giving{o: o, each: map[string]*give.Giver[spool.Batch]{}} }
+
+// Begin makes what gives to one receiver, from a queue, until its context ends, whose error it returns. A receiver whose
+// settings are malformed gets nothing, which is said: the store and other receivers go on.
+func (g *Giving) Begin(r store.Receiver, q give.Queue[spool.Batch]) func(context.Context) error {
+	to, err := receiverOf(r, g.o)
+	if err != nil {
+		to = broken{err}
 	}
-	return g, nil
+	filter := give.Filter{Sources: r.Sources, Least: r.Least}
+	clock := give.Clock{Now: g.o.Now, Sleep: sleep}
+	one := give.New(r.Name, q, func(b spool.Batch) []byte { return b.Lines }, filter, to, clock, g.o.Say)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.each[r.Name] = one
+	return one.Run
 }
 
-// Run gives until the context ends. It is called once.
-func (g *Giving) Run(ctx context.Context) error {
-	var all sync.WaitGroup
-	for _, one := range g.each {
-		all.Go(func() { _ = one.Run(ctx) }) // It ends with the context alone.
-	}
-	all.Wait()
-	return g.end()
-}
-
-// Metrics are the counts of all receivers, in the text format of Prometheus.
+// Metrics are the counts of all receivers that began, in the text format of Prometheus.
 func (g *Giving) Metrics() []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	counts := map[string]give.Counts{}
-	for i, name := range g.names {
-		c := g.each[i].Counts()
-		lag := g.spool.Lag(Consumer(name))
-		c.Behind = max(c.Behind, lag.Behind)
-		c.Dropped = uint64(max(lag.Dropped, 0))
-		counts[name] = c
+	for name, one := range g.each {
+		counts[name] = one.Counts()
 	}
 	return give.Metrics(counts)
 }
 
-func (g *Giving) end() error {
-	var problems []error
-	for _, c := range g.close {
-		problems = append(problems, c())
-	}
-	return errors.Join(problems...)
+// broken is a receiver with malformed settings.
+type broken struct{ err error }
+
+func (b broken) Give(_ context.Context, entries []parcel.Entry) (parcel.Outcome, error) {
+	return parcel.Outcome{Left: entries}, b.err
 }
 
 func receiverOf(r store.Receiver, o Options) (give.Receiver, error) {
@@ -125,7 +99,7 @@ func receiverOf(r store.Receiver, o Options) (give.Receiver, error) {
 		return elasticsearch.New(s, e.Index)
 	case r.File != nil:
 		if r.Name != filepath.Base(r.Name) {
-			return nil, fmt.Errorf("the name is none of a file")
+			return nil, errors.New("the name is none of a file")
 		}
 		return file.New(filepath.Join(o.Dir, store.GiveDir), r.Name, int64(min(r.File.Size, 1<<62))), nil
 	}

@@ -2,6 +2,7 @@ package giving
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,9 +22,14 @@ import (
 	"spore/services/logs/store"
 )
 
+// open opens a queue with a consumer for each receiver.
 func open(t *testing.T, dir string, receivers []store.Receiver) *spool.Spool {
 	t.Helper()
-	s, err := spool.Open(spool.Options{Dir: dir, Bound: 64 << 20, Consumers: Consumers(receivers), Now: time.Now,
+	var consumers []spool.Consumer
+	for _, r := range receivers {
+		consumers = append(consumers, spool.Consumer{Name: Consumer(r.Name)})
+	}
+	s, err := spool.Open(spool.Options{Dir: dir, Bound: 64 << 20, Consumers: consumers, Now: time.Now,
 		Say: func(s string) { t.Log(s) }})
 	require.NoError(t, err)
 	return s
@@ -48,17 +54,25 @@ func count(path string) int {
 	return strings.Count(string(data), "\n")
 }
 
-// run gives until the function that it returns is called.
-func run(t *testing.T, o Options) (g *Giving, stop func()) {
+// run gives to all receivers until the function that it returns is called.
+func run(t *testing.T, q *spool.Spool, o Options) (g *Giving, stop func()) {
 	t.Helper()
-	g, err := New(o)
-	require.NoError(t, err)
+	g = New(o)
 	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan error, 1)
-	go func() { over <- g.Run(ctx) }()
+	var all sync.WaitGroup
+	for _, r := range o.Receivers {
+		reader, err := q.Reader(Consumer(r.Name))
+		require.NoError(t, err)
+		run := g.Begin(r, reader)
+		all.Go(func() {
+			if err := errors.Join(run(ctx), reader.Close()); ctx.Err() == nil {
+				t.Errorf("%s: %s", r.Name, err)
+			}
+		})
+	}
 	return g, func() {
 		cancel()
-		require.NoError(t, <-over)
+		all.Wait()
 	}
 }
 
@@ -97,13 +111,14 @@ func TestOneThatHangsHoldsUpNoOther(t *testing.T) {
 		{Name: "hangs", Sources: all, Least: 7, Loki: &store.Loki{URL: hangs.URL}},
 		{Name: "endless", Sources: all, Least: 7, Elasticsearch: &store.Elasticsearch{URL: endless.URL, Index: "logs"}},
 		{Name: "takes", Sources: all, Least: 7, Loki: &store.Loki{URL: takes.URL}},
+		{Name: "broken", Sources: all, Least: 7, Loki: &store.Loki{URL: "x"}},
 		fileOf("some", 3, "journal"), fileOf("every", 7, all...),
 	}
 	dir := t.TempDir()
 	s := open(t, filepath.Join(dir, "spool"), receivers)
 	var mu sync.Mutex
 	var said []string
-	g, stop := run(t, Options{Receivers: receivers, Spool: s, Dir: dir, Now: time.Now, Say: func(s string) {
+	g, stop := run(t, s, Options{Receivers: receivers, Dir: dir, Now: time.Now, Say: func(s string) {
 		mu.Lock()
 		defer mu.Unlock()
 		said = append(said, s)
@@ -117,17 +132,18 @@ func TestOneThatHangsHoldsUpNoOther(t *testing.T) {
 	for _, want := range []string{
 		`spore_logs_given_total{receiver="every"} 80`, `spore_logs_given_total{receiver="takes"} 80`,
 		`spore_logs_given_total{receiver="gone"} 0`, `spore_logs_give_filtered_total{receiver="some"} 40`,
-		`spore_logs_give_refused_total{receiver="hangs"} 0`, `spore_logs_give_dropped_total{receiver="gone"} 0`,
-		`spore_logs_give_behind_seconds{receiver="every"} 0.000`,
+		`spore_logs_give_refused_total{receiver="hangs"} 0`, `spore_logs_given_total{receiver="broken"} 0`,
 	} {
 		require.Contains(t, metrics, want)
 	}
-	require.NotContains(t, metrics, `behind_seconds{receiver="hangs"} 0.000`)
+	require.Zero(t, s.Lag(Consumer("every")).Bytes)
+	require.NotZero(t, s.Lag(Consumer("hangs")).Bytes)
 	stop()
 	require.NoError(t, s.Close())
 	mu.Lock()
 	defer mu.Unlock()
 	require.Contains(t, strings.Join(said, "\n"), "give to gone: connect to the syslog server: ")
+	require.Contains(t, strings.Join(said, "\n"), "give to broken: the url is malformed")
 	require.Contains(t, strings.Join(said, "\n"), "give to endless: the answer of the HTTP server has more than ")
 }
 
@@ -137,7 +153,7 @@ func TestAFileHasEachLineOnceOverStarts(t *testing.T) {
 	path := filepath.Join(dir, store.GiveDir, "plant.log")
 	for i := range 4 {
 		s := open(t, filepath.Join(dir, "spool"), receivers)
-		_, stop := run(t, Options{Receivers: receivers, Spool: s, Dir: dir, Now: time.Now, Say: func(s string) { t.Log(s) }})
+		_, stop := run(t, s, Options{Receivers: receivers, Dir: dir, Now: time.Now, Say: func(s string) { t.Log(s) }})
 		require.NoError(t, s.Append(t.Context(), lines(i*100, i*100+100)))
 		require.Eventually(t, func() bool { return count(path) == i*100+100 }, 5*time.Second, 10*time.Millisecond)
 		stop()
@@ -157,10 +173,10 @@ func TestSettingsThatAreMalformed(t *testing.T) {
 		"neither syslog, loki":       {Name: "x"},
 		"certificates of ca":         {Name: "x", Syslog: &store.Syslog{CA: "nonsense"}},
 		"the url is malformed":       {Name: "x", Loki: &store.Loki{URL: "x"}},
-		"give to x: the url":         {Name: "x", Elasticsearch: &store.Elasticsearch{URL: "ftp://x"}},
+		"the url is":                 {Name: "x", Elasticsearch: &store.Elasticsearch{URL: "ftp://x"}},
 		"the name is none of a file": {Name: "../x", File: &store.FileReceiver{Size: 1}},
 	} {
-		_, err := New(Options{Receivers: []store.Receiver{r}})
+		_, err := receiverOf(r, Options{})
 		require.ErrorContains(t, err, want)
 	}
 }
