@@ -92,7 +92,7 @@ func (r *Receiver) bulk(ctx context.Context, entries []parcel.Entry) (post.Answe
 func id(e parcel.Entry) string {
 	of := []byte(e.Get(parcel.Node) + "\x00" + e.Get(parcel.Cursor))
 	if e.Get(parcel.Cursor) == "" {
-		of = e.Line
+		of = []byte(e.Line)
 	}
 	sum := sha256.Sum256(of)
 	return hex.EncodeToString(sum[:20])

@@ -6,7 +6,7 @@
 package file
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -85,7 +85,7 @@ func (r *Receiver) next(entries []parcel.Entry) (n, refused, known int, data []b
 	for _, e := range entries {
 		size := int64(len(e.Line)) + 1
 		switch {
-		case r.there != nil && r.there[maphash.Bytes(r.seed, e.Line)]:
+		case r.there != nil && r.there[maphash.String(r.seed, e.Line)]:
 			known++
 		case size > r.half:
 			refused++
@@ -173,26 +173,24 @@ func (r *Receiver) open() error {
 
 func (r *Receiver) repair() error {
 	r.seed, r.there = maphash.MakeSeed(), map[uint64]bool{}
-	tail, err := end(r.file, r.size)
+	whole, err := r.remember(r.file, r.size, maxAgain)
 	if err != nil {
 		return err
 	}
-	if torn := int64(len(tail) - bytes.LastIndexByte(tail, '\n') - 1); torn > 0 {
-		if err := errors.Join(r.file.Truncate(r.size-torn), r.file.Sync()); err != nil {
+	if whole < r.size {
+		if err := errors.Join(r.file.Truncate(whole), r.file.Sync()); err != nil {
 			return fmt.Errorf("cut off the line that is not whole: %w", err)
 		}
-		r.size -= torn
-		tail = tail[:int64(len(tail))-torn]
 	}
-	r.remember(tail)
-	if len(tail) < maxAgain { // What comes again may have begun in the file before.
-		return r.before(maxAgain - len(tail))
+	r.size = whole
+	if whole < maxAgain { // What comes again may have begun in the file before.
+		return r.before(maxAgain - whole)
 	}
 	return nil
 }
 
 // before remembers lines at the end of the file before.
-func (r *Receiver) before(most int) error {
+func (r *Receiver) before(most int64) error {
 	f, err := os.OpenFile(r.path+".1", os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -205,25 +203,32 @@ func (r *Receiver) before(most int) error {
 	if err != nil || !info.Mode().IsRegular() {
 		return err
 	}
-	tail, err := end(f, info.Size())
-	if err != nil {
-		return err
-	}
-	r.remember(tail[max(len(tail)-most, 0):])
-	return nil
+	_, err = r.remember(f, info.Size(), most)
+	return err
 }
 
-// end reads the last part of a file.
-func end(f *os.File, size int64) ([]byte, error) {
-	tail := make([]byte, min(size, maxAgain))
-	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	return tail, nil
-}
-
-func (r *Receiver) remember(tail []byte) {
-	for line := range bytes.Lines(tail) {
-		r.there[maphash.Bytes(r.seed, bytes.TrimSuffix(line, []byte("\n")))] = true
+// remember keeps the sums of whole lines at the end of a file, and returns where the last of them ends.
+func (r *Receiver) remember(f io.ReaderAt, size, most int64) (whole int64, err error) {
+	start := max(size-most, 0)
+	part := bufio.NewReaderSize(io.NewSectionReader(f, start, size-start), 64<<10)
+	whole = start
+	var sum maphash.Hash
+	sum.SetSeed(r.seed)
+	for length := int64(0); ; {
+		line, err := part.ReadSlice('\n')
+		length += int64(len(line))
+		switch {
+		case err == nil:
+			_, _ = sum.Write(line[:len(line)-1]) // It never fails.
+			r.there[sum.Sum64()] = true
+			whole, length = whole+length, 0
+			sum.Reset()
+		case errors.Is(err, bufio.ErrBufferFull):
+			_, _ = sum.Write(line)
+		case errors.Is(err, io.EOF):
+			return whole, nil
+		default:
+			return 0, err
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package parcel
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,8 @@ null
 }
 
 func TestHowManyGoTogether(t *testing.T) {
-	e := []Entry{{Line: make([]byte, 10)}, {Line: make([]byte, 10)}, {Line: make([]byte, 10)}}
+	ten := Entry{Line: "0123456789"}
+	e := []Entry{ten, ten, ten}
 	for _, tt := range []struct{ most, bytes, want int }{{5, 100, 3}, {2, 100, 2}, {5, 20, 2}, {5, 19, 1}, {5, 0, 1}, {0, 0, 1}} {
 		require.Equal(t, tt.want, First(e, tt.most, tt.bytes), tt)
 	}
@@ -52,13 +54,35 @@ func TestHowManyGoTogether(t *testing.T) {
 	require.Equal(t, "a", Cut("aüb", 2))
 }
 
+// What is read fast is what encoding/json reads.
+func TestPlainLines(t *testing.T) {
+	for line, plain := range map[string]bool{
+		`{"a":"b"}`: true, `{"a":"","":"x"}`: true, `{"a":"\"\\\n\u0000\ud83d\ude00ü"}`: true,
+		`{}`: false, `{"a": "b"}`: false, `{"a":1}`: false, `{"a":"b"`: false, `{"a":"b"}}`: false, `{"a":"b",}`: false,
+		`{"a":"b\`: false, `{"a":"\x"}`: false, "{\"a\":\"\x01\"}": false, "{\"a\":\"\xff\"}": false, `"a"`: false, `{"a"`: false, `{`: false,
+	} {
+		_, got := texts(line)
+		require.Equal(t, plain, got, line)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"_time":"2026-01-02T03:04:05Z","_msg":"x","PRIORITY":"3"}` + "\n{}\n[\n"))
+	f.Add([]byte(`{"a":"\"\\\ud800","b":"\x"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, malformed := Parse(data)
 		require.LessOrEqual(t, len(got)+malformed, strings.Count(string(data), "\n")+1)
 		for _, e := range got {
 			require.True(t, e.Importance() >= 0 && e.Importance() <= 7)
+			fields, plain := texts(e.Line)
+			if !plain {
+				continue
+			}
+			want := map[string]string{}
+			require.NoError(t, json.Unmarshal([]byte(e.Line), &want))
+			for name, value := range want {
+				require.Equal(t, value, Entry{fields: fields}.Get(name))
+			}
 		}
 	})
 }
