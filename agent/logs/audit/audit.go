@@ -87,6 +87,8 @@ type reader struct {
 	lost   rotated.Lost
 	looked time.Time
 	full   bool
+	// denied says that it was said that there is no right to read.
+	denied bool
 }
 
 // Next waits for records.
@@ -138,6 +140,10 @@ func (r *reader) look() {
 	slices.SortFunc(files, func(a, b rotated.File) int { return compare(a.Name, b.Name) })
 	r.f.See(files)
 	r.count()
+	if r.f.Denied && !r.denied {
+		r.denied = true
+		r.s.Say(r.s.Dir + ": the audit log cannot be read; its group has to have it (spore-logs share)")
+	}
 }
 
 // live is the file that is written to.

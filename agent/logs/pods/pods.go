@@ -121,6 +121,8 @@ type reader struct {
 	// looked and scanned are when it was last looked for files and for lines.
 	looked, scanned time.Time
 	begun, full     bool
+	// denied says that it was said that there is no right to read.
+	denied bool
 
 	ended    chan struct{}
 	watching sync.WaitGroup
@@ -382,6 +384,9 @@ func (r *reader) sweep() {
 	gone := 0
 	for _, c := range r.containers {
 		r.count(c)
+		if c.f.Denied {
+			r.sayDenied(c.key)
+		}
 		if c.gone {
 			gone++
 		}
@@ -423,6 +428,9 @@ func (r *reader) look() {
 		r.tree = tree
 	}
 	switch at, err := r.tree.Changed("."); {
+	case errors.Is(err, fs.ErrPermission):
+		r.sayDenied(r.s.Dir)
+		return
 	case err != nil: // It was made anew.
 		_ = r.tree.Close()
 		r.tree, r.root = nil, change{}
@@ -448,10 +456,19 @@ func (r *reader) look() {
 	r.sweep()
 }
 
+// sayDenied says once that this program has no right to read; spore-logs.service gives it.
+func (r *reader) sayDenied(what string) {
+	if !r.denied {
+		r.denied = true
+		r.s.Say(fmt.Sprintf("%s cannot be read; the group of this program has to have it (spore-logs share)", what))
+	}
+}
+
 func (r *reader) lookForPods() {
 	folders, err := r.tree.Folders(".")
 	if err != nil {
-		r.s.Say("look for pods: " + err.Error())
+		r.root = change{} // It is looked again.
+		r.sayDenied(r.s.Dir)
 		return
 	}
 	there := map[string]bool{}

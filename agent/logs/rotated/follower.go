@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -76,6 +77,8 @@ type Follower struct {
 	Now func() time.Time
 	// Lost grows.
 	Lost Lost
+	// Denied says that the next file is there and may not be read. It is waited for.
+	Denied bool
 
 	tree  *Tree
 	files []File
@@ -140,22 +143,22 @@ func (f *Follower) open(file File) (*reading, error) {
 }
 
 // headOf names a file; it is empty for one without a whole first line.
-func (f *Follower) headOf(file File) string {
+func (f *Follower) headOf(file File) (string, error) {
 	r, err := f.open(file)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	defer r.close()
 	data := make([]byte, headSize+1)
 	n, _ := io.ReadFull(r, data)
 	data = data[:n]
 	if i := bytes.IndexByte(data, '\n'); i >= 0 {
-		return Head(data[:i])
+		return Head(data[:i]), nil
 	}
 	if n < headSize {
-		return ""
+		return "", nil
 	}
-	return Head(data)
+	return Head(data), nil
 }
 
 // Head names a file by its first line.
@@ -200,7 +203,7 @@ func (f *Follower) find() {
 	}
 	_ = same(func(file File) bool { return file.Inode == r.file.Inode }) ||
 		same(func(file File) bool { return file.Name == r.file.Name+".gz" }) ||
-		r.head != "" && same(func(file File) bool { return f.headOf(file) == r.head })
+		r.head != "" && same(func(file File) bool { head, err := f.headOf(file); return err == nil && head == r.head })
 }
 
 // unread are the files that are known and were not begun.
@@ -239,7 +242,11 @@ func (f *Follower) start() bool {
 	}
 	if f.begin.Head != "" {
 		for _, file := range slices.Backward(f.files) {
-			if f.headOf(file) == f.begin.Head && f.resume(file) {
+			head, err := f.headOf(file)
+			if f.Denied = errors.Is(err, fs.ErrPermission); f.Denied {
+				return false
+			}
+			if head == f.begin.Head && f.resume(file) {
 				return true
 			}
 		}
@@ -253,6 +260,9 @@ func (f *Follower) start() bool {
 		if err == nil {
 			f.now, f.begin = r, nil
 			return true
+		}
+		if f.Denied = errors.Is(err, fs.ErrPermission); f.Denied {
+			return false
 		}
 		f.skip()
 	}
@@ -374,6 +384,9 @@ func (f *Follower) move(each func(Line)) bool {
 		f.give(r.rest, 0, each)
 	}
 	to, err := f.open(file)
+	if f.Denied = errors.Is(err, fs.ErrPermission); f.Denied {
+		return false
+	}
 	if err != nil {
 		f.Lost.Files++
 		f.Lost.Bytes += file.Size
