@@ -31,6 +31,9 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	if len(args) == 2 && args[0] == "share" {
+		return share(args[1])
+	}
 	if len(args) != 3 {
 		return fmt.Errorf("it takes three arguments: the file that spore-agent renders, and the folders of its state and its counters; it has %d", len(args))
 	}
@@ -46,9 +49,10 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	say := func(s string) { fmt.Fprintln(os.Stderr, "spore-logs:", s) }
 	s, err := send.New(send.Options{
-		Config: c, Dir: args[1], RunDir: args[2], May: only(uid), Now: time.Now,
-		Say:    func(s string) { fmt.Fprintln(os.Stderr, "spore-logs:", s) },
+		Config: c, Dir: args[1], RunDir: args[2], Sources: sources(c, args[1], say), May: only(uid), Now: time.Now,
+		Say:    say,
 		Status: func(s string) { notify("STATUS=" + s) },
 	})
 	if err != nil {

@@ -55,8 +55,10 @@ type Counters struct {
 	Malformed atomic.Int64
 }
 
-// Counters are what the source has counted.
-func (s *Source) Counters() *Counters { return &s.counters }
+// Lost is what the source has counted (send.Counted).
+func (s *Source) Lost() (files, bytes, lines int64) {
+	return s.counters.LostFiles.Load(), s.counters.LostBytes.Load(), s.counters.Malformed.Load()
+}
 
 // Name is that of the source.
 func (s *Source) Name() string { return send.Audit }
@@ -146,12 +148,12 @@ func (r *reader) look() {
 	}
 }
 
-// live is the file that is written to.
-const live = "audit.log"
+// Live is the file that is written to.
+const Live = "audit.log"
 
 // isLog tells whether kube-apiserver gives a file such a name: audit.log, or audit-TIME.log where it was put aside.
 func isLog(name string) bool {
-	if name == live {
+	if name == Live {
 		return true
 	}
 	stamp, ok := strings.CutPrefix(strings.TrimSuffix(name, ".gz"), "audit-")
@@ -168,9 +170,9 @@ func compare(a, b string) int {
 	switch {
 	case a == b:
 		return 0
-	case a == live:
+	case a == Live:
 		return 1
-	case b == live:
+	case b == Live:
 		return -1
 	}
 	return strings.Compare(a, b)

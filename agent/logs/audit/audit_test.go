@@ -128,7 +128,7 @@ func TestTheLogIsReadOverItsRotation(t *testing.T) {
 	written := 0
 	write := func(count int) {
 		require.NoError(t, os.MkdirAll(dir, 0o700))
-		f, err := os.OpenFile(filepath.Join(dir, live), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		f, err := os.OpenFile(filepath.Join(dir, Live), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		require.NoError(t, err)
 		for range count {
 			written++
@@ -138,7 +138,7 @@ func TestTheLogIsReadOverItsRotation(t *testing.T) {
 		require.NoError(t, f.Close())
 	}
 	rotate := func(stamp string) {
-		require.NoError(t, os.Rename(filepath.Join(dir, live), filepath.Join(dir, "audit-2026-11-26T"+stamp+".000.log")))
+		require.NoError(t, os.Rename(filepath.Join(dir, Live), filepath.Join(dir, "audit-2026-11-26T"+stamp+".000.log")))
 	}
 	next := 1
 	read := func() {
@@ -179,7 +179,7 @@ func TestTheLogIsReadOverItsRotation(t *testing.T) {
 	require.Zero(t, s.counters.LostFiles.Load())
 	require.NoError(t, r.Close())
 
-	require.NoError(t, os.Remove(filepath.Join(dir, live)))
+	require.NoError(t, os.Remove(filepath.Join(dir, Live)))
 	for _, stamp := range []string{"00", "01", "02"} {
 		require.NoError(t, os.Remove(filepath.Join(dir, "audit-2026-11-26T12-"+stamp+"-00.000.log")))
 	}

@@ -78,8 +78,10 @@ type Counters struct {
 	Containers atomic.Int64
 }
 
-// Counters are what the source has counted.
-func (s *Source) Counters() *Counters { return &s.counters }
+// Lost is what the source has counted (send.Counted).
+func (s *Source) Lost() (files, bytes, lines int64) {
+	return s.counters.LostFiles.Load(), s.counters.LostBytes.Load(), s.counters.Malformed.Load()
+}
 
 // Name is that of the source.
 func (s *Source) Name() string { return send.Pod }

@@ -152,6 +152,15 @@ func (s *Sender) write() error {
 		s.counters.set("spore_logs_behind_seconds", to.label(), behind)
 		status[i] = to.status()
 	}
+	for _, source := range s.o.Sources {
+		if c, ok := source.(Counted); ok {
+			files, bytes, lines := c.Lost()
+			of := label("source", source.Name())
+			s.counters.set("spore_logs_lost_files_total", of, float64(files))
+			s.counters.set("spore_logs_lost_bytes_total", of, float64(bytes))
+			s.counters.set("spore_logs_malformed_lines_total", of, float64(lines))
+		}
+	}
 	s.o.Status(strings.Join(status, "; "))
 	if err := atomicfile.Replace(filepath.Join(s.o.RunDir, CountersFile), s.counters.text(), 0o644, atomicfile.Unsynced); err != nil {
 		return fmt.Errorf("write the counters: %w", err)

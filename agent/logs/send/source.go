@@ -46,6 +46,14 @@ type Reader interface {
 	Close() error
 }
 
+// Counted is a Source that counts what nobody can send.
+type Counted interface {
+	Source
+	// Lost is how many files went before they were read to their end, what is known of their bytes, and how many lines were
+	// left out because they are malformed.
+	Lost() (files, bytes, lines int64)
+}
+
 // Batch is what Next returns.
 type Batch struct {
 	Entries []journalexport.Entry

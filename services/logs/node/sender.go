@@ -6,9 +6,11 @@ import (
 	"net"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
+	"spore/services/kubernetes"
 	"spore/services/logs"
 	"spore/services/logs/sending"
 	"spore/services/rendering"
@@ -17,6 +19,16 @@ import (
 
 // authorityFile is the authority of the nodes' API, beside what the sender is told.
 const authorityFile = "agent.crt"
+
+// ofKubernetes tells whether the node has pods, which masters have too, and the audit log.
+func ofKubernetes(in rendering.Input) (pods, audit bool) {
+	k := kubernetes.Of(in.Cluster.Services)
+	if k == nil {
+		return false, false
+	}
+	master := slices.Contains(in.Node.Roles, "control-plane")
+	return master || slices.Contains(in.Node.Roles, "worker"), master && k.AuditLevel() != kubernetes.AuditNone
+}
 
 // toSender renders what spore-logs is told, and a file for each store by its number: journal-upload@.service starts
 // where there is one.
@@ -44,6 +56,7 @@ func toSender(in rendering.Input) (map[string]rendering.File, error) {
 	c := sending.Config{
 		CA: filepath.Join(in.Dir, authorityFile), Certificate: in.SecretPath(logs.SenderCertificate), Key: in.SecretPath(logs.SenderKey),
 	}
+	c.Pods, c.Audit = ofKubernetes(in)
 	out := map[string]rendering.File{authorityFile: {Data: authority, Mode: 0o644}}
 	for i, name := range stores {
 		full := strings.TrimSuffix(hosts.Canonical(rendering.Absolute(name, in.Cluster.Domain), in.Cluster.Domain), ".")

@@ -31,6 +31,9 @@ type Config struct {
 	CA          string `json:"ca"`
 	Certificate string `json:"certificate"`
 	Key         string `json:"key"`
+	// Pods says that the node runs pods, whose lines are sent; Audit that it writes the audit log of Kubernetes.
+	Pods  bool `json:"pods,omitempty"`
+	Audit bool `json:"audit,omitempty"`
 }
 
 // Store is a node with a store.
