@@ -153,6 +153,8 @@ type container struct {
 	lost rotated.Lost
 	// id names the file with the head.
 	id, head string
+	// names are the fields that all its entries have; nobody changes the values.
+	names []journalexport.Field
 }
 
 // change tells whether a folder has changed.
@@ -309,13 +311,10 @@ func (c *container) entry(m cri.Message, at rotated.Position) journalexport.Entr
 	}
 	e := make(journalexport.Entry, 0, 9)
 	field := func(name string, value []byte) { e = append(e, journalexport.Field{Name: name, Value: value}) }
-	field(send.CursorField, []byte("file="+c.id+";offset="+strconv.FormatInt(at.Offset, 10)))
+	field(send.CursorField, strconv.AppendInt([]byte("file="+c.id+";offset="), at.Offset, 10))
 	field(send.TimeField, strconv.AppendInt(nil, m.Time.UnixMicro(), 10))
 	field("MESSAGE", slices.Clone(cri.Trim(m.Text)))
-	field(send.SourceField, []byte(send.Pod))
-	field(Namespace, []byte(c.pod.Namespace))
-	field(Pod, []byte(c.pod.Name))
-	field(Container, []byte(c.name))
+	e = append(e, c.names...)
 	field(Stream, []byte(m.Stream))
 	if m.Cut > 0 {
 		field(journalexport.Cut, strconv.AppendInt(nil, m.Cut, 10))
@@ -513,6 +512,10 @@ func (r *reader) lookForContainers(folder string, p *pod) {
 			return
 		}
 		c := &container{key: folder + "/" + name, name: name, pod: p.Pod, join: cri.NewJoiner[rotated.Position](r.budget)}
+		c.names = []journalexport.Field{
+			{Name: send.SourceField, Value: []byte(send.Pod)}, {Name: Namespace, Value: []byte(p.Namespace)},
+			{Name: Pod, Value: []byte(p.Name)}, {Name: Container, Value: []byte(name)},
+		}
 		var begin *rotated.Position
 		if at, some := r.at.Get(c.key); some {
 			begin = &at
