@@ -166,7 +166,7 @@ func nodeOf(raw []byte) (string, error) {
 		Node string `json:"node"`
 	}
 	if err := json.Unmarshal(raw, &of); err != nil || !nodeapi.IsNodeName(of.Node) {
-		return "", errors.New("the store answers with a line of no node")
+		return "", errors.New("it answers with a line of no node")
 	}
 	return of.Node, nil
 }

@@ -152,8 +152,11 @@ func (f *spoolFile) addList(data []byte) error {
 		return fmt.Errorf("its answer is malformed: %w", err)
 	}
 	for _, raw := range list {
-		if len(raw) > nodeapi.MaxEntry || bytes.ContainsRune(raw, '\n') {
-			return errors.New("its answer is malformed: an entry is too long, or has several lines")
+		if len(raw) > nodeapi.MaxEntry {
+			return fmt.Errorf("an entry has more than %d bytes", nodeapi.MaxEntry)
+		}
+		if _, err := nodeOf(raw); err != nil {
+			return err
 		}
 		if err := f.add(line{raw: raw}); err != nil {
 			return err
