@@ -17,13 +17,16 @@ import (
 )
 
 // fill has lines in a store as 200 nodes write them with 50 lines a second each, up to now, for as long as it may take or
-// until there are enough. One in the middle of the last hour has the word xyzzy. It returns how many there are.
+// until there are enough. One in the last minute has the word xyzzy. It returns how many there are.
 func (s *logsStore) fill(most int, long time.Duration) int {
 	s.t.Helper()
 	const step, batch, writers = 100 * time.Microsecond, 50_000, 2
 	now := time.Now().UTC()
 	began := now.Add(-time.Duration(most) * step)
-	rare := min(most/2, int(30*time.Minute/step))
+	rare := most / 2
+	if most > 1_000_000 {
+		rare = 250_000
+	}
 	var mu sync.Mutex
 	done, first := 0, most // Lines are made from the newest on, so that the last hour is there when the time is up.
 	var work sync.WaitGroup
