@@ -18,7 +18,7 @@ import (
 
 // fill has lines in a store as 200 nodes write them with 50 lines a second each, up to now, for as long as it may take or
 // until there are enough. One in the last minute has the word xyzzy. It returns how many there are.
-func (s *logsStore) fill(most int, long time.Duration) int {
+func (s *askedStore) fill(most int, long time.Duration) int {
 	s.t.Helper()
 	const step, batch, writers = 100 * time.Microsecond, 50_000, 2
 	now := time.Now().UTC()
@@ -56,7 +56,7 @@ func (s *logsStore) fill(most int, long time.Duration) int {
 						at.Format(time.RFC3339Nano), i, source.IntN(256), source.IntN(256), source.IntN(65536), word, source.Uint64(), source.IntN(100000),
 						node, i/200%20, 300+i/200%20, i/200%20, node, node, i, at.UnixMicro())
 				}
-				s.post(streams, &b)
+				s.post(askedStreams, &b)
 				mu.Lock()
 				done += end - begin
 				mu.Unlock()
@@ -78,7 +78,7 @@ func TestARareWordIsFoundInAStoreOfLogs(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("SPORE_LINES")); err == nil {
 		most = n
 	}
-	s := newLogsStore(t)
+	s := newAskedStore(t)
 	began := time.Now()
 	lines := s.fill(most, long)
 	t.Logf("%d lines, written in %s", lines, time.Since(began).Round(time.Second))

@@ -33,8 +33,8 @@ import (
 	"spore/wire/nodeapi"
 )
 
-// logsStore is VictoriaLogs of payloads/ with the arguments of its unit, filled as the taker of a store fills it.
-type logsStore struct {
+// askedStore is VictoriaLogs of payloads/ with the arguments of its unit, filled as the taker of a store fills it.
+type askedStore struct {
 	t       *testing.T
 	cmd     *exec.Cmd
 	log     bytes.Buffer
@@ -43,11 +43,11 @@ type logsStore struct {
 	cluster *facts.Cluster
 }
 
-func newLogsStore(t *testing.T) *logsStore {
+func newAskedStore(t *testing.T) *askedStore {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, kubecluster.Programs(t.Context(), "../..", dir, logs.Program))
-	s := &logsStore{t: t, machine: node.New("test", paths.Root(t.TempDir())), cluster: &facts.Cluster{
+	s := &askedStore{t: t, machine: node.New("test", paths.Root(t.TempDir())), cluster: &facts.Cluster{
 		Members: map[string][]string{logs.Role: {"observer-01"}}, Services: spec.Services{&logs.Settings{}},
 	}}
 	s.at = verblogs.Store{Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))}
@@ -75,7 +75,7 @@ func newLogsStore(t *testing.T) *logsStore {
 }
 
 // post sends something to the store with its password.
-func (s *logsStore) post(path string, body io.Reader) {
+func (s *askedStore) post(path string, body io.Reader) {
 	s.t.Helper()
 	q, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+s.at.Address+path, body)
 	require.NoError(s.t, err)
@@ -88,11 +88,11 @@ func (s *logsStore) post(path string, body io.Reader) {
 	require.Less(s.t, answer.StatusCode, 300, string(text))
 }
 
-// streams are the fields by which the taker of a store has VictoriaLogs sort entries.
-const streams = "/insert/jsonline?_stream_fields=node,_SPORE_SOURCE,_SYSTEMD_UNIT,KUBERNETES_NAMESPACE,KUBERNETES_POD,KUBERNETES_CONTAINER"
+// askedStreams are the fields by which the taker of a store has VictoriaLogs sort entries.
+const askedStreams = "/insert/jsonline?_stream_fields=node,_SPORE_SOURCE,_SYSTEMD_UNIT,KUBERNETES_NAMESPACE,KUBERNETES_POD,KUBERNETES_CONTAINER"
 
 // takes has entries in the store that questions find.
-func (s *logsStore) takes(entries ...map[string]string) {
+func (s *askedStore) takes(entries ...map[string]string) {
 	s.t.Helper()
 	var lines bytes.Buffer
 	for _, e := range entries {
@@ -100,17 +100,17 @@ func (s *logsStore) takes(entries ...map[string]string) {
 		require.NoError(s.t, err)
 		lines.Write(append(data, '\n'))
 	}
-	s.post(streams, &lines)
+	s.post(askedStreams, &lines)
 	s.post("/internal/force_flush", nil)
 }
 
 // query asks as the verb of the node's API does, for an operator.
-func (s *logsStore) query(arguments map[string]string) ([]nodeapi.Entry, machine.LogsEnd, error) {
+func (s *askedStore) query(arguments map[string]string) ([]nodeapi.Entry, machine.LogsEnd, error) {
 	s.t.Helper()
 	return s.queryBy(nodeapi.Caller{Name: "otto", Roles: []nodeapi.Role{nodeapi.Operator}}, arguments)
 }
 
-func (s *logsStore) queryBy(by nodeapi.Caller, arguments map[string]string) (entries []nodeapi.Entry, end machine.LogsEnd, err error) {
+func (s *askedStore) queryBy(by nodeapi.Caller, arguments map[string]string) (entries []nodeapi.Entry, end machine.LogsEnd, err error) {
 	s.t.Helper()
 	verb, _ := nodeapi.FindVerb(nodeapi.LogsQuery)
 	order := nodeapi.Order{Arguments: arguments}
@@ -143,7 +143,7 @@ func (s *logsStore) queryBy(by nodeapi.Caller, arguments map[string]string) (ent
 	return entries, end, err
 }
 
-func said(entries []nodeapi.Entry) (out []string) {
+func messagesOf(entries []nodeapi.Entry) (out []string) {
 	for _, e := range entries {
 		out = append(out, e.Message)
 	}
@@ -152,7 +152,7 @@ func said(entries []nodeapi.Entry) (out []string) {
 
 // What is asked in the words of Spore is answered by VictoriaLogs itself.
 func TestAStoreOfLogsIsAsked(t *testing.T) {
-	s := newLogsStore(t)
+	s := newAskedStore(t)
 	now := time.Now().UTC().Truncate(time.Second)
 	n := 0
 	entry := func(ago time.Duration, node, source, message string, more ...string) map[string]string {
@@ -220,14 +220,14 @@ func TestAStoreOfLogsIsAsked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, end, err := s.query(c.arguments)
 			require.NoError(t, err)
-			require.Equal(t, c.want, said(got))
+			require.Equal(t, c.want, messagesOf(got))
 			require.Equal(t, name == "the last", end.Cut)
 		})
 	}
 	t.Run("a reader does not see audit records", func(t *testing.T) {
 		got, _, err := s.queryBy(nodeapi.Caller{Name: "rita", Roles: []nodeapi.Role{nodeapi.Reader}}, nil)
 		require.NoError(t, err)
-		require.Equal(t, slices.DeleteFunc(slices.Clone(journal), func(m string) bool { return m == "audit of the kernel" }), said(got))
+		require.Equal(t, slices.DeleteFunc(slices.Clone(journal), func(m string) bool { return m == "audit of the kernel" }), messagesOf(got))
 	})
 	t.Run("it says how far it is", func(t *testing.T) {
 		got, end, err := s.query(map[string]string{"lines": "0"})
