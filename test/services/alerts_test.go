@@ -191,22 +191,23 @@ func (a *alerting) files(program string, faster ...string) string {
 	return dir
 }
 
-// run runs a program until the test ends.
-func (a *alerting) run(args ...string) *bytes.Buffer {
+// run runs a program until the test ends, or until it is killed by what is returned.
+func (a *alerting) run(args ...string) (pid int, kill func()) {
 	a.t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(a.t, cmd.Start())
-	a.t.Cleanup(func() {
+	kill = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill() // an error means that it has ended
 		_ = cmd.Wait()         // always "killed"
 		if a.t.Failed() {
 			a.t.Logf("%s: %s", args[0], log.String())
 		}
 	})
-	return &log
+	a.t.Cleanup(kill)
+	return cmd.Process.Pid, kill
 }
 
 func (a *alerting) ports() []string {
@@ -214,7 +215,7 @@ func (a *alerting) ports() []string {
 }
 
 // runManager runs Alertmanager of the image with the arguments of its unit. It looks at groups each second.
-func (a *alerting) runManager(more ...string) {
+func (a *alerting) runManager(more ...string) (pid int) {
 	a.t.Helper()
 	dir := a.files(metrics.Manager, "group_interval: 60s", "group_interval: 1s", "group_interval: 30s", "group_interval: 1s", "repeat_interval: 50s", "repeat_interval: 1s")
 	environment, err := os.ReadFile(filepath.Join(dir, "arguments"))
@@ -222,11 +223,12 @@ func (a *alerting) runManager(more ...string) {
 	words := strings.TrimSpace(strings.TrimPrefix(string(environment), "ARGUMENTS="))
 	args := argumentsOf(a.t, metrics.ManagerUnit, strings.NewReplacer(append(a.ports(),
 		"/run/alertmanager", dir, "/var/lib/alertmanager", filepath.Join(dir, "state"), "$ARGUMENTS", words)...))
-	a.run(append(append(managerOfImage(a.t), args...), more...)...)
+	pid, _ = a.run(append(append(managerOfImage(a.t), args...), more...)...)
 	require.Eventually(a.t, func() bool {
 		code, _ := a.ask(a.manager, "/api/v2/status", "")
 		return code == http.StatusOK
 	}, 20*time.Second, 50*time.Millisecond, "Alertmanager does not answer")
+	return pid
 }
 
 // managerOfImage is how Alertmanager of the image is called. It reads its templates from /usr/share: it sees that of the
@@ -370,22 +372,27 @@ func TestPeopleAreToldOfAlerts(t *testing.T) {
 	require.Empty(t, people.count("Watchdog"), "it is for the heartbeat alone")
 }
 
-// runEvaluator runs vmalert of payloads/ with the arguments of its unit. It evaluates each second what was a second ago.
-func (a *alerting) runEvaluator(root string) {
+// runEvaluator runs vmalert of payloads/ with the arguments of its unit. It evaluates each second what was a second ago,
+// and waits for seconds where the rules wait for minutes.
+func (a *alerting) runEvaluator(root string) (pid int, kill func()) {
 	a.t.Helper()
 	dir := a.files(metrics.Evaluator, "for: 2m", "for: 2s")
-	watchdog := filepath.Join(dir, "rules", "spore-watchdog.yaml")
-	text, err := os.ReadFile(watchdog)
-	require.NoError(a.t, err)
-	require.NoError(a.t, os.WriteFile(watchdog, bytes.ReplaceAll(text, []byte("interval: 30s"), []byte("interval: 1s")), 0o600))
+	for _, file := range []string{"spore-watchdog.yaml", "spore-alerts.yaml"} {
+		at := filepath.Join(dir, "rules", file)
+		text, err := os.ReadFile(at)
+		require.NoError(a.t, err)
+		faster := strings.NewReplacer("interval: 30s", "interval: 1s", "for: 5m", "for: 5s", "for: 1m", "for: 1s")
+		require.NoError(a.t, os.WriteFile(at, []byte(faster.Replace(string(text))), 0o600))
+	}
 	args := argumentsOf(a.t, metrics.EvaluatorUnit, strings.NewReplacer(append(a.ports(),
 		"/run/vmalert", dir, "%d", dir, "${VMALERT_EXTERNAL_LABEL}", "cluster="+a.cluster.Name,
 		"-evaluationInterval=30s", "-evaluationInterval=1s", "-rule.evalDelay=30s", "-rule.evalDelay=1s", "-group.maxStartDelay=10s", "-group.maxStartDelay=1s")...))
-	a.run(append([]string{filepath.Join(root, "usr/bin/vmalert")}, args...)...)
+	pid, kill = a.run(append([]string{filepath.Join(root, "usr/bin/vmalert")}, args...)...)
 	require.Eventually(a.t, func() bool {
 		code, _ := a.ask(a.evaluator, "/api/v1/rules", "")
 		return code == http.StatusOK
 	}, 20*time.Second, 50*time.Millisecond, "vmalert does not take the rules of the image")
+	return pid, kill
 }
 
 // Two nodes with the role know by gossip what the other one has sent, and talk to nobody else.

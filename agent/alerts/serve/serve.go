@@ -43,15 +43,18 @@ type Bridge struct {
 	mu sync.Mutex
 	// said is when the last complaint about a path was in the log; "" is for all that are none.
 	said map[string]time.Time
+	// counts are those of each path.
+	counts map[string]*count
 }
 
 // New makes a bridge. log takes a line for people.
 func New(c bridge.Config, now func() time.Time, log func(string)) *Bridge {
 	b := &Bridge{config: c, now: now, log: log, said: map[string]time.Time{}, slots: map[string]chan struct{}{
 		bridge.HeartbeatPath: make(chan struct{}, most),
-	}}
+	}, counts: map[string]*count{bridge.HeartbeatPath: {}}}
 	for name := range c.Receivers {
 		b.slots[bridge.ReceiverPath+name] = make(chan struct{}, most)
+		b.counts[bridge.ReceiverPath+name] = &count{}
 	}
 	return b
 }
@@ -81,6 +84,10 @@ func (b *Bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	path := r.URL.Path
+	if path == metricsPath && r.Method == http.MethodGet {
+		b.metrics(w)
+		return
+	}
 	slots, found := b.slots[path]
 	if !found {
 		b.refuse(w, "", http.StatusNotFound, fmt.Errorf("there is nothing at %.64q", path))
@@ -110,6 +117,7 @@ func (b *Bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
+	defer func() { b.counted(path, err) }()
 	if path == bridge.HeartbeatPath {
 		err = b.heartbeat(ctx, alerts)
 	} else {

@@ -58,6 +58,30 @@ func TestAnAlertGoesToItsReceiver(t *testing.T) {
 	require.Contains(t, string(line[:n]), `<26>1 2026-01-02T03:04:05.000000Z observer-01 spore-alerts - alert [alert@32473 status="firing" name="DiskFull"`)
 }
 
+// TestTheCollectorIsToldOfMessages asks as the collector of the node does.
+func TestTheCollectorIsToldOfMessages(t *testing.T) {
+	b, _, _ := bridged(t, func(c *bridge.Config) {
+		c.Receivers["gone"] = bridge.Receiver{Syslog: &bridge.Syslog{Address: "127.0.0.1:1", Transport: "tcp"}}
+	})
+	require.Equal(t, http.StatusUnauthorized, ask(b, "GET", "/metrics", "", ""))
+	require.Equal(t, http.StatusNotFound, ask(b, "POST", "/metrics", "swordfish", firing))
+	require.Equal(t, http.StatusOK, ask(b, "POST", "/receivers/log", "swordfish", firing))
+	require.Equal(t, http.StatusBadGateway, ask(b, "POST", "/receivers/gone", "swordfish", firing))
+	r := httptest.NewRequest("GET", "/metrics", nil)
+	r.Header.Set("Authorization", "Bearer swordfish")
+	w := httptest.NewRecorder()
+	b.ServeHTTP(w, r)
+	require.Equal(t, `# TYPE spore_alerts_messages_total counter
+spore_alerts_messages_total{receiver="heartbeat"} 0
+spore_alerts_messages_total{receiver="gone"} 1
+spore_alerts_messages_total{receiver="log"} 1
+# TYPE spore_alerts_messages_failed_total counter
+spore_alerts_messages_failed_total{receiver="heartbeat"} 0
+spore_alerts_messages_failed_total{receiver="gone"} 1
+spore_alerts_messages_failed_total{receiver="log"} 0
+`, w.Body.String())
+}
+
 func TestWhoIsRefused(t *testing.T) {
 	b, _, log := bridged(t, func(c *bridge.Config) {
 		c.Receivers["gone"] = bridge.Receiver{Syslog: &bridge.Syslog{Address: "127.0.0.1:1", Transport: "tcp"}}

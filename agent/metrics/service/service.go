@@ -1,6 +1,6 @@
 // Package service reads the metrics of the node's services, each where its configuration has it listen: on loopback, on
-// a socket, or, for kubelet, on the node's own address. It shows the certificate that the node has for the purpose
-// already, and takes the families of a table (Table) alone.
+// a socket, or, for kubelet, on the node's own address. It shows the certificate or the password that the node has for
+// the purpose already, and takes the families of a table (Table) alone.
 package service
 
 import (
@@ -25,6 +25,7 @@ import (
 	"spore/agent/paths"
 	"spore/services/dns"
 	"spore/services/kubernetes"
+	"spore/services/metrics"
 	"spore/storage/atomicfile"
 )
 
@@ -45,6 +46,8 @@ type Endpoint struct {
 	Pair string
 	// Name is the name that the program's certificate has to have, where the address is not in it.
 	Name string
+	// Password is the entry of Holder that the program wants: of User, or as a bearer token where User is empty.
+	User, Password string
 }
 
 // agentLeaf is the certificate by which a master's agent works with the API.
@@ -65,9 +68,16 @@ func Endpoints() []Endpoint {
 	plain := func(program string, port int, path string) Endpoint {
 		return Endpoint{Program: program, URL: fmt.Sprintf("http://127.0.0.1:%d%s", port, path)}
 	}
+	// The programs of the role alerts know each other by a password.
+	alerts := func(program string, port int, user string) Endpoint {
+		e := plain(program, port, "/metrics")
+		e.Holder, e.User, e.Password = program, user, metrics.AlertsPassword
+		return e
+	}
 	kubelet := secure("kubelet", "{address}", kubernetes.PortKubelet, "kubelet-serving")
 	kubelet.Pair = kubeletPair
 	return []Endpoint{
+		alerts(metrics.Manager, metrics.PortManager, metrics.User),
 		plain("calico-node", kubernetes.PortFelixMetrics, "/metrics"),
 		plain("cluster-dns", kubernetes.PortClusterDNSMetrics, "/metrics"),
 		plain("containerd", kubernetes.PortContainerdMetrics, "/v1/metrics"),
@@ -78,6 +88,8 @@ func Endpoints() []Endpoint {
 		secure("kube-scheduler", "127.0.0.1", kubernetes.PortScheduler, "kubernetes-server"),
 		kubelet,
 		plain("kube-proxy", kubernetes.PortProxyMetrics, "/metrics"),
+		alerts(metrics.Bridge, metrics.PortBridge, ""),
+		alerts(metrics.Evaluator, metrics.PortEvaluator, metrics.User),
 	}
 }
 
@@ -147,6 +159,9 @@ func (r *reader) ask(ctx context.Context, q ask.Question) ([]*dto.MetricFamily, 
 		return nil, err
 	}
 	request.Header.Set("Accept", "text/plain;version=0.0.4")
+	if err := r.authorize(request); err != nil {
+		return nil, err
+	}
 	client := http.Client{
 		Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -160,6 +175,24 @@ func (r *reader) ask(ctx context.Context, q ask.Question) ([]*dto.MetricFamily, 
 	}
 	families, err := exposition.Read(answer.Body, r.rows)
 	return source.Of(r.endpoint.Program, families), err
+}
+
+// authorize adds the password that the service wants.
+func (r *reader) authorize(request *http.Request) error {
+	if r.endpoint.Password == "" {
+		return nil
+	}
+	data, err := r.secret(r.endpoint.Password)
+	if err != nil {
+		return fmt.Errorf("the password of %s: %w", r.endpoint.Program, err)
+	}
+	password := strings.TrimSpace(string(data))
+	if r.endpoint.User == "" {
+		request.Header.Set("Authorization", "Bearer "+password)
+		return nil
+	}
+	request.SetBasicAuth(r.endpoint.User, password)
+	return nil
 }
 
 func (r *reader) transport(q ask.Question) (*http.Transport, error) {

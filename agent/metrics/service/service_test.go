@@ -143,6 +143,7 @@ func TestOnlyWhatANodeRunsIsAsked(t *testing.T) {
 	require.Empty(t, on())
 	require.Empty(t, on("mosquitto"))
 	require.Equal(t, []string{"coredns"}, on("coredns"))
+	require.Equal(t, []string{"alertmanager", "spore-alerts", "vmalert"}, on("alertmanager", "vmalert", "spore-alerts"))
 	require.Equal(t, []string{"kubelet", "kube-proxy"}, on("kubelet", "kube-proxy"), "a worker")
 	require.Equal(t, []string{"kube-proxy"}, on("kube-apiserver", "kube-proxy"), "it has no certificate for the API")
 	require.Equal(t, []string{"etcd", "kubelet"}, on("etcd", "kubelet", "kubernetes-bootstrap"))
@@ -154,6 +155,40 @@ func TestWithoutItsCertificateAServiceIsNotAsked(t *testing.T) {
 			_, err := s.Ask(t.Context(), ask.Question{})
 			require.ErrorContains(t, err, "the certificate that is shown to kube-apiserver")
 		}
+	}
+}
+
+// TestAServiceGetsThePasswordThatItWants asks the programs of the role alerts, each with the password of its own secrets.
+func TestAServiceGetsThePasswordThatItWants(t *testing.T) {
+	wants := map[string]string{
+		"alertmanager": "Basic c3BvcmU6c3dvcmRmaXNo", "vmalert": "Basic c3BvcmU6c3dvcmRmaXNo", "spore-alerts": "Bearer swordfish",
+	}
+	for _, e := range Endpoints() {
+		want := wants[e.Program]
+		if want == "" {
+			require.Empty(t, e.Password, e.Program)
+			continue
+		}
+		t.Run(e.Program, func(t *testing.T) {
+			asked := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked++
+				require.Equal(t, want, r.Header.Get("Authorization"))
+			}))
+			t.Cleanup(server.Close)
+			root := paths.Root(t.TempDir())
+			e.URL = server.URL
+			source := Sources(root, []Endpoint{e})[0]
+			_, err := source.Ask(t.Context(), ask.Question{})
+			require.ErrorContains(t, err, "the password of "+e.Program)
+			require.Zero(t, asked, "nobody is asked without it")
+			at := root.At(filepath.Join(paths.Secrets, e.Program, "alerts-password"))
+			require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o700))
+			require.NoError(t, os.WriteFile(at, []byte("swordfish\n"), 0o600))
+			_, err = source.Ask(t.Context(), ask.Question{})
+			require.NoError(t, err)
+			require.Equal(t, 1, asked)
+		})
 	}
 }
 

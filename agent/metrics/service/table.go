@@ -1,13 +1,19 @@
 package service
 
-import "spore/agent/metrics/family"
+import (
+	"spore/agent/metrics/family"
+	"spore/services/metrics"
+)
 
 // Table is the families that are taken of each program, by the program's name. Others are passed by. Labels that a row
 // does not have are summed up over: of gauges, rows have all labels by which a sum would say nothing.
 func Table() map[string][]family.Family {
 	out := map[string][]family.Family{}
 	for program, rows := range table {
-		for _, f := range append(process(), rows...) {
+		if program != metrics.Bridge { // It tells of its messages alone.
+			rows = append(process(), rows...)
+		}
+		for _, f := range rows {
 			f.From = program
 			out[program] = append(out[program], f)
 		}
@@ -66,6 +72,38 @@ func ofCoreDNS() []family.Family {
 }
 
 var table = map[string][]family.Family{
+	metrics.Manager: {
+		gauge("alertmanager_alerts", "Alerts that fire, by what is done with them.", "state"),
+		counter("alertmanager_alerts_received_total", "Alerts that rules sent.", "status"),
+		counter("alertmanager_alerts_invalid_total", "Alerts that were malformed."),
+		gauge("alertmanager_cluster_members", "Alertmanagers that know of each other; without a second one, 0."),
+		gauge("alertmanager_cluster_failed_peers", "Alertmanagers that cannot be reached."),
+		gauge("alertmanager_dispatcher_aggregation_groups", "Groups of alerts that are told together."),
+		counter("alertmanager_notification_requests_total", "Times that a receiver was asked to take a message.",
+			"receiver_name", "integration"),
+		counter("alertmanager_notification_requests_failed_total", "Times that a receiver did not take a message.",
+			"receiver_name", "integration"),
+		counter("alertmanager_notifications_total", "Messages for a receiver, however often it was asked.",
+			"receiver_name", "integration"),
+		counter("alertmanager_notifications_failed_total", "Messages that were given up for a time.",
+			"receiver_name", "integration"),
+		counter("alertmanager_notifications_suppressed_total", "Alerts that nobody was told of.", "reason"),
+		gauge("alertmanager_silences", "Silences.", "state"),
+	},
+	metrics.Bridge: {
+		counter("spore_alerts_messages_total", "Messages of Alertmanager for a receiver of the bridge, and heartbeats.",
+			"receiver"),
+		counter("spore_alerts_messages_failed_total", "Messages that the receiver did not take.", "receiver"),
+	},
+	metrics.Evaluator: {
+		counter("vmalert_alerting_rules_errors_total", "Times that a rule could not be evaluated.", "alertname"),
+		counter("vmalert_alerts_send_errors_total", "Alerts that Alertmanager did not take."),
+		counter("vmalert_alerts_sent_total", "Alerts that Alertmanager took."),
+		counter("vmalert_execution_errors_total", "Rules that could not be evaluated."),
+		counter("vmalert_execution_total", "Rules that were evaluated."),
+		counter("vmalert_iteration_missed_total", "Times that a group of rules was late for its next look.", "group"),
+		counter("vmalert_remotewrite_dropped_rows_total", "Samples of alerts that the store did not take."),
+	},
 	"calico-node": {
 		gauge("felix_resync_state", "What Felix knows of the cluster: 1 nothing, 2 a part, 3 all."),
 		unknown("felix_resyncs_started", "How often Felix asked for all of the cluster anew."),

@@ -113,6 +113,9 @@ const mostAlerts, mostBridged = 200, 1000
 // silentNode is the rule that a node cannot be asked: whatever else one says of it follows.
 const silentNode = "NodeSilent"
 
+// failingReceiver is the rule that somebody cannot be told: all others are, whatever they are told of else.
+const failingReceiver = "ReceiverFails"
+
 // manager renders alertmanager.yml, its own access, and, where there are two, by what they know each other.
 func manager(in rendering.Input) (map[string]rendering.File, error) {
 	if metrics.Of(in.Cluster.Services) == nil {
@@ -182,6 +185,11 @@ func managerOf(a *metrics.Alerts, secret func(string) string) managerConfig {
 		c.Route.Routes = append(c.Route.Routes, route{
 			Receiver: r.Name, Matchers: []string{`severity=~"` + strings.Join(r.Of(), "|") + `"`}, Continue: true,
 		})
+		if !slices.Contains(r.Of(), metrics.Severities[0]) {
+			c.Route.Routes = append(c.Route.Routes, route{
+				Receiver: r.Name, Matchers: []string{`alertname="` + failingReceiver + `"`}, Continue: true,
+			})
+		}
 	}
 	return c
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"spore/cluster/spec"
 	"spore/services/metrics"
+	"spore/services/metrics/rules/shipped"
 	"spore/services/rendering"
 )
 
@@ -179,6 +181,27 @@ templates: []
 	require.NoError(t, bcrypt.CompareHashAndPassword([]byte(hash), []byte("x")))
 	require.Equal(t, "ARGUMENTS=--cluster.listen-address=\n", string(files["arguments"].Data), "one alone waits for nobody")
 	require.NotContains(t, files, "peers.yml")
+}
+
+// TestAllReceiversAreToldOfOneThatFails has receivers of every choice of severities.
+func TestAllReceiversAreToldOfOneThatFails(t *testing.T) {
+	require.Contains(t, shipped.Names(), failingReceiver)
+	require.Contains(t, shipped.Names(), silentNode)
+	var receivers []metrics.Receiver
+	for i, of := range [][]string{nil, {"critical"}, {"warning"}, {"info"}, {"info", "warning"}, metrics.Severities} {
+		receivers = append(receivers, metrics.Receiver{Name: fmt.Sprintf("r%d", i), Severities: of})
+	}
+	told := map[string]int{}
+	for _, r := range managerOf(&metrics.Alerts{Receivers: receivers}, nil).Route.Routes {
+		m := r.Matchers[0]
+		if strings.HasPrefix(m, "severity=~") && strings.Contains(m, "critical") || m == `alertname="ReceiverFails"` {
+			require.True(t, r.Continue)
+			told[r.Receiver]++
+		}
+	}
+	for _, r := range receivers {
+		require.Equal(t, 1, told[r.Name], "%s, told of %v", r.Name, r.Severities)
+	}
 }
 
 func TestWithoutSettingsNobodyIsTold(t *testing.T) {
