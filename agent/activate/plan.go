@@ -154,7 +154,11 @@ func needs(c *facts.Cluster, role service.Role, program service.Program) []strin
 	if !program.NeedsSecrets {
 		return program.Secrets
 	}
-	return append(slices.Clone(program.Secrets), secrets.Refs(c.Services.Get(role.Service))...)
+	named := secrets.Refs(c.Services.Get(role.Service))
+	if program.Named != nil {
+		named = program.Named(c.Services)
+	}
+	return append(slices.Clone(program.Secrets), named...)
 }
 
 // UnitIn tells whether a unit lies in one of the directories.

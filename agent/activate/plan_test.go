@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,8 +15,9 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
+	"spore/services"
 	"spore/services/dns"
-	"spore/services/logs"
+	"spore/services/metrics"
 	"spore/services/mqtt"
 )
 
@@ -145,6 +147,34 @@ func TestEachProgramGetsItsRowsSecretsAndThoseThatTheSettingsName(t *testing.T) 
 	c.Services, c.Members = append(c.Services, &logs.Settings{}), map[string][]string{logs.Role: {"observer-01"}}
 	require.Equal(t, map[string][]string{"api": api, "spore-logs": {"logs-sender-certificate", "logs-sender-key"}},
 		Secrets(c, &facts.Node{Roles: []string{"dns-server"}}), "a service that has programs on every node")
+}
+
+// TestProgramsOfOneServiceGetWhatEachUses has a receiver of each way: Alertmanager tells by HTTP and mail, and the bridge
+// tells brokers and sends the heartbeat.
+func TestProgramsOfOneServiceGetWhatEachUses(t *testing.T) {
+	ref := func(name string) *spec.SecretRef { return &spec.SecretRef{SecretRef: name} }
+	broker := &metrics.MQTT{Password: *ref("broker")}
+	c := &facts.Cluster{Services: spec.Services{&metrics.Settings{Alerts: &metrics.Alerts{
+		Receivers: []metrics.Receiver{
+			{Webhook: &metrics.Endpoint{SecretURL: ref("chat-url")}},
+			{Webhook: &metrics.Endpoint{Token: ref("token")}},
+			{Email: &metrics.Email{Password: ref("mail")}}, {Email: &metrics.Email{}},
+			{MQTT: broker}, {Syslog: &metrics.Syslog{}},
+		},
+		Heartbeat: &metrics.Heartbeat{HTTP: &metrics.Endpoint{SecretURL: ref("watch-url"), Token: ref("token")}, MQTT: broker},
+	}}}}
+	got := Secrets(c, &facts.Node{Roles: []string{metrics.AlertsRole}})
+	require.Equal(t, map[string][]string{
+		"api":             {"agent-certificate", "agent-key"},
+		metrics.Evaluator: {metrics.PasswordEntry, metrics.AlertsPassword},
+		metrics.Manager:   {metrics.AlertsPassword, metrics.PeersCertificate, metrics.PeersKey, "chat-url", "token", "mail"},
+		metrics.Bridge:    {metrics.AlertsPassword, "watch-url", "token", "broker"},
+	}, got)
+	// Nothing that the settings name is given to nobody.
+	service, _ := services.Of(c).Find(metrics.Name)
+	for _, entry := range service.UserSecrets(c.Services) {
+		require.True(t, slices.Contains(got[metrics.Manager], entry) || slices.Contains(got[metrics.Bridge], entry), entry)
+	}
 }
 
 func TestWhatEveryNodeRunsWaitsForItsSecretsAlone(t *testing.T) {

@@ -201,30 +201,49 @@ func (a *Alerts) brokers() []*MQTT {
 	return slices.DeleteFunc(out, func(m *MQTT) bool { return m == nil })
 }
 
-// alertsSecrets are the entries that the settings name.
-func alertsSecrets(s spec.Services) []string {
-	var out []string
-	add := func(refs ...*spec.SecretRef) {
-		for _, r := range refs {
-			if r != nil && r.SecretRef != "" && !slices.Contains(out, r.SecretRef) {
-				out = append(out, r.SecretRef)
-			}
+// references are entries, each once.
+type references []string
+
+func (r *references) add(refs ...*spec.SecretRef) {
+	for _, ref := range refs {
+		if ref != nil && ref.SecretRef != "" && !slices.Contains(*r, ref.SecretRef) {
+			*r = append(*r, ref.SecretRef)
 		}
 	}
-	a := AlertsOf(s)
-	for _, r := range a.Receivers {
+}
+
+// managerSecrets are the entries that the settings name for what Alertmanager tells itself.
+func managerSecrets(s spec.Services) []string {
+	var out references
+	for _, r := range AlertsOf(s).Receivers {
 		if r.Webhook != nil {
-			add(r.Webhook.SecretURL, r.Webhook.Token)
+			out.add(r.Webhook.SecretURL, r.Webhook.Token)
 		}
 		if r.Email != nil {
-			add(r.Email.Password)
+			out.add(r.Email.Password)
 		}
 	}
+	return out
+}
+
+// bridgeSecrets are those of what the bridge tells.
+func bridgeSecrets(s spec.Services) []string {
+	var out references
+	a := AlertsOf(s)
 	if a.Heartbeat != nil && a.Heartbeat.HTTP != nil {
-		add(a.Heartbeat.HTTP.SecretURL, a.Heartbeat.HTTP.Token)
+		out.add(a.Heartbeat.HTTP.SecretURL, a.Heartbeat.HTTP.Token)
 	}
 	for _, m := range a.brokers() {
-		add(&m.Password)
+		out.add(&m.Password)
+	}
+	return out
+}
+
+// alertsSecrets are the entries that the settings name.
+func alertsSecrets(s spec.Services) []string {
+	out := references(managerSecrets(s))
+	for _, name := range bridgeSecrets(s) {
+		out.add(&spec.SecretRef{SecretRef: name})
 	}
 	return out
 }
@@ -238,15 +257,15 @@ var alertsPrograms = []service.Program{
 	},
 	{
 		Name: Manager, Unit: ManagerUnit, Packages: []string{"prometheus-alertmanager"}, User: "prometheus",
-		NeedsSecrets: true, Secrets: []string{AlertsPassword, PeersCertificate, PeersKey},
+		NeedsSecrets: true, Named: managerSecrets, Secrets: []string{AlertsPassword, PeersCertificate, PeersKey},
 		Ports: []service.Port{
 			service.TCP(PortManager, "alerts: what fires, for this node's API").On(service.Loopback),
 			service.TCP(PortPeers, "alerts: the other node's Alertmanager, by certificate").On(service.Node),
 		},
 	},
 	{
-		Name: Bridge, Unit: BridgeUnit, Own: []string{Bridge}, User: Bridge, NeedsSecrets: true,
-		Secrets: []string{AlertsPassword},
+		Name: Bridge, Unit: BridgeUnit, Own: []string{Bridge}, User: Bridge,
+		NeedsSecrets: true, Named: bridgeSecrets, Secrets: []string{AlertsPassword},
 		Ports: []service.Port{
 			service.TCP(PortBridge, "alerts: for MQTT and syslog, from Alertmanager").On(service.Loopback),
 		},

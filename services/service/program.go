@@ -1,6 +1,10 @@
 package service
 
-import "strings"
+import (
+	"strings"
+
+	"spore/cluster/spec"
+)
 
 // Role is one row of the contract between cluster.yaml and the image.
 type Role struct {
@@ -42,6 +46,9 @@ type Program struct {
 	// NeedsSecrets gives it those entries, too, that its service's settings name. A role is held back until its programs
 	// have what they are to be given.
 	NeedsSecrets bool `json:"needsSecrets"`
+	// Named picks those of the settings' entries that it uses, of a service whose programs use different ones; nil gives it
+	// all.
+	Named func(s spec.Services) []string `json:"-"`
 	// With is a service that the program is for, besides that of its role, or a part of a service (Part): without
 	// it, the role has no such program.
 	With string `json:"with,omitempty"`

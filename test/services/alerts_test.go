@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -141,6 +142,8 @@ type alerting struct {
 	// store, manager, bridge and evaluator are where they listen; peers is where Alertmanager waits for others.
 	store, manager, bridge, evaluator string
 	peers                             map[string]string
+	// environment are variables of Alertmanager.
+	environment []string
 }
 
 // newAlerting is a node of examples/observed with these settings.
@@ -223,7 +226,7 @@ func (a *alerting) runManager(more ...string) (pid int) {
 	words := strings.TrimSpace(strings.TrimPrefix(string(environment), "ARGUMENTS="))
 	args := argumentsOf(a.t, metrics.ManagerUnit, strings.NewReplacer(append(a.ports(),
 		"/run/alertmanager", dir, "/var/lib/alertmanager", filepath.Join(dir, "state"), "$ARGUMENTS", words)...))
-	pid, _ = a.run(append(append(managerOfImage(a.t), args...), more...)...)
+	pid, _ = a.run(slices.Concat([]string{"env"}, a.environment, managerOfImage(a.t), args, more)...)
 	require.Eventually(a.t, func() bool {
 		code, _ := a.ask(a.manager, "/api/v2/status", "")
 		return code == http.StatusOK
@@ -374,7 +377,7 @@ func TestPeopleAreToldOfAlerts(t *testing.T) {
 
 // runEvaluator runs vmalert of payloads/ with the arguments of its unit. It evaluates each second what was a second ago,
 // and waits for seconds where the rules wait for minutes.
-func (a *alerting) runEvaluator(root string) (pid int, kill func()) {
+func (a *alerting) runEvaluator(root string, more ...string) (pid int, kill func()) {
 	a.t.Helper()
 	dir := a.files(metrics.Evaluator, "for: 2m", "for: 2s")
 	for _, file := range []string{"spore-watchdog.yaml", "spore-alerts.yaml"} {
@@ -387,7 +390,7 @@ func (a *alerting) runEvaluator(root string) (pid int, kill func()) {
 	args := argumentsOf(a.t, metrics.EvaluatorUnit, strings.NewReplacer(append(a.ports(),
 		"/run/vmalert", dir, "%d", dir, "${VMALERT_EXTERNAL_LABEL}", "cluster="+a.cluster.Name,
 		"-evaluationInterval=30s", "-evaluationInterval=1s", "-rule.evalDelay=30s", "-rule.evalDelay=1s", "-group.maxStartDelay=10s", "-group.maxStartDelay=1s")...))
-	pid, kill = a.run(append([]string{filepath.Join(root, "usr/bin/vmalert")}, args...)...)
+	pid, kill = a.run(slices.Concat([]string{filepath.Join(root, "usr/bin/vmalert")}, args, more)...)
 	require.Eventually(a.t, func() bool {
 		code, _ := a.ask(a.evaluator, "/api/v1/rules", "")
 		return code == http.StatusOK

@@ -87,7 +87,6 @@ var table = map[string][]family.Family{
 			"receiver_name", "integration"),
 		counter("alertmanager_notifications_failed_total", "Messages that were given up for a time.",
 			"receiver_name", "integration"),
-		counter("alertmanager_notifications_suppressed_total", "Alerts that nobody was told of.", "reason"),
 		gauge("alertmanager_silences", "Silences.", "state"),
 	},
 	metrics.Bridge: {
