@@ -14,7 +14,7 @@ var badMetrics = []badInput{
 		`services/metrics.yaml:1:7: error: days 0 is out of bounds; write 1 to 3660`,
 	}},
 	{"a look each second", observed("interval: 1\n"), []string{
-		`services/metrics.yaml:1:11: error: the interval 1 is out of bounds; write 5 to 240`,
+		`services/metrics.yaml:1:11: error: the interval 1 is out of bounds; write 5 to 60`,
 	}},
 	{"a size without a unit", observed("size: '20'\n"), []string{
 		`services/metrics.yaml:1:7: error: the size "20" is not a size; write a number with KiB, MiB, GiB or TiB, such as 64MiB`,

@@ -6,6 +6,7 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/services/service"
+	"spore/wire/machine"
 )
 
 // AlertsRole is what a node is that evaluates rules and tells people. It has a store of its own (Role).
@@ -32,7 +33,7 @@ const AlertsPassword = "alerts-password"
 
 // Watchdog is the rule of the image that always fires: where it does not, rules are not evaluated, or alerts do not
 // arrive. It cannot be put off, and heartbeats go out for it.
-const Watchdog = "Watchdog"
+const Watchdog = machine.Watchdog
 
 // PeersAuthority has the certificates by which Alertmanagers of one cluster know each other, and nobody else's.
 const PeersAuthority = "alerts"

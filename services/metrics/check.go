@@ -14,12 +14,16 @@ import (
 const (
 	// maxDays is ten years.
 	maxDays = 3660
-	// minInterval and maxInterval bound how often nodes are asked: an answer costs a node some 20 ms of a processor, and
-	// queries take a series for ended after five minutes without a sample.
-	minInterval, maxInterval = 5, 240
+	// minInterval bounds how often nodes are asked: an answer costs a node some 20 ms of a processor.
+	minInterval = 5
 	// maxJobs, maxTargets and maxSeries bound what a plant adds.
 	maxJobs, maxTargets, maxSeries = 100, 1000, 100_000
 )
+
+// MaxInterval bounds how many seconds lie between two looks at a node: the shortest window of a rule that comes with the
+// image is twice as long, and so is the time for which a node tells again what a slow source of it said (package
+// spore/agent/metrics/source).
+const MaxInterval = 60
 
 // ownJobs are the labels job of what the store asks anyway.
 var ownJobs = []string{"node", Program}
@@ -39,7 +43,7 @@ func checkSettings(k *check.Checker, file check.File) {
 		checkSize(k, check.In(file, "size"), s.Size)
 	}
 	if file.Has("interval") {
-		k.Between(check.In(file, "interval"), "the interval", s.Interval, minInterval, maxInterval)
+		k.Between(check.In(file, "interval"), "the interval", s.Interval, minInterval, MaxInterval)
 	}
 	checkAlerts(k, file, s.Alerts)
 	if len(s.Scrape) > maxJobs {

@@ -14,7 +14,7 @@ type Settings struct {
 	// Size is what samples and their index may fill on the disk, such as 20GiB; the oldest go where they fill more. Without
 	// a bound when empty.
 	Size string `yaml:"size,omitempty" json:"size,omitempty"`
-	// Interval is how many seconds lie between two looks at a node; 30 when 0.
+	// Interval is how many seconds lie between two looks at a node, 5 to 60; 30 when 0.
 	Interval int `yaml:"interval,omitempty" json:"interval,omitempty"`
 	// Scrape are other things of the plant that have metrics, which the store asks from its node.
 	Scrape []Job `yaml:"scrape,omitempty" json:"scrape,omitempty"`

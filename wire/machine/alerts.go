@@ -1,6 +1,11 @@
 package machine
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
 
 // The labels of an alert that its name, its node (or whatever the metric is of), and how bad it is are in.
 const (
@@ -8,6 +13,9 @@ const (
 	AlertNode = "instance"
 	Severity  = "severity"
 )
+
+// Watchdog is the alert that always fires: where it does not, others may be missing.
+const Watchdog = "Watchdog"
 
 // What an alert does.
 const (
@@ -57,4 +65,29 @@ type Matcher struct {
 	Value string `json:"value"`
 	// Operator is =, !=, =~ or !~ (PromQL, instant vector selectors).
 	Operator string `json:"operator"`
+}
+
+// severities are the known ones, the worst first.
+var severities = []string{"critical", "warning", "info"}
+
+// Worse orders alerts: by what they do, how bad they are and how long they have fired. Watchdog comes first, so that
+// none is so far down that it is left out.
+func Worse(x, y Alert) int {
+	rank := func(a Alert) int {
+		if a.Labels[AlertName] == Watchdog {
+			return -1
+		}
+		at := slices.Index(severities, a.Labels[Severity])
+		if at < 0 {
+			at = len(severities)
+		}
+		if a.State != Fires {
+			at += len(severities) + 1
+		}
+		return at
+	}
+	return cmp.Or(
+		cmp.Compare(rank(x), rank(y)), x.Since.Compare(y.Since),
+		strings.Compare(x.Labels[AlertName], y.Labels[AlertName]), strings.Compare(x.Labels[AlertNode], y.Labels[AlertNode]),
+	)
 }

@@ -23,8 +23,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/metrics/ask"
+	"spore/agent/metrics/ceph"
 	"spore/agent/metrics/family"
+	"spore/agent/metrics/source"
 	"spore/agent/paths"
+	smetrics "spore/services/metrics"
 	"spore/wire/nodeapi"
 )
 
@@ -215,4 +218,40 @@ func TestWhoIsBeingAnsweredWhenTheCollectorEndsHasAnAnswer(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(text), "spore_source_up")
 	require.NoError(t, <-done)
+}
+
+// TestTheStoreSeesWhatSlowSourcesSay asks at the longest interval that a store may have: what a source that is too slow
+// for one answer said is still told in the next.
+func TestTheStoreSeesWhatSlowSourcesSay(t *testing.T) {
+	const interval = smetrics.MaxInterval * time.Second
+	for _, every := range []time.Duration{0, wearEvery, ceph.Every} {
+		now := time.Unix(1_000_000, 0)
+		said := make(chan struct{}, 1)
+		slow := source.Source{Name: "slow", Every: every, Ask: func(context.Context, ask.Question) ([]*dto.MetricFamily, error) {
+			time.Sleep(source.Patience + 20*time.Millisecond)
+			defer func() { said <- struct{}{} }()
+			return []*dto.MetricFamily{}, nil
+		}}
+		s := source.New([]source.Source{slow}, func() time.Time { return now }, func(string) {})
+		up := func() float64 {
+			all, err := s.Gather(t.Context(), ask.Question{})
+			require.NoError(t, err)
+			for _, f := range all {
+				if f.GetName() == "spore_source_up" {
+					return f.Metric[0].Gauge.GetValue()
+				}
+			}
+			return -1
+		}
+		require.Zero(t, up(), "it has said nothing yet")
+		for range 5 {
+			select {
+			case <-said:
+				time.Sleep(10 * time.Millisecond) // It is kept when it has ended.
+			default:
+			}
+			now = now.Add(interval + 5*time.Second) // A store under load is late.
+			require.Equal(t, 1.0, up(), "asked every %s", every)
+		}
+	}
 }

@@ -2,8 +2,8 @@
 // own rows and not the answer.
 //
 // An answer waits for its sources for a moment (Patience). What a slow source says later is kept, and is part of the
-// answers of the next minute: a machine under load, whose API server needs a second, then tells what was so one scrape
-// ago, and says how old it is. Between scrapes nothing is asked.
+// answers of the next 90 seconds, so that a store sees it that asks once a minute: a machine under load, whose API server
+// needs a second, then tells what was so one scrape ago, and says how old it is. Between scrapes nothing is asked.
 package source
 
 import (
@@ -28,7 +28,7 @@ import (
 const (
 	Patience = 120 * time.Millisecond
 	Bound    = 5 * time.Second
-	kept     = time.Minute
+	kept     = 90 * time.Second
 	again    = time.Minute
 )
 
@@ -54,7 +54,7 @@ func Families() []family.Family {
 		{Name: "spore_source_answer_seconds", Type: family.Gauge, Labels: label, From: "collector",
 			Help: "How long the last answer of the source took."},
 		{Name: "spore_source_age_seconds", Type: family.Gauge, Labels: label, From: "collector",
-			Help: "How old what the source said is; it is told for a minute."},
+			Help: "How old what the source said is; it is told for 90 seconds."},
 	}
 }
 

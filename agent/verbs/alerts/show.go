@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"spore/agent/verbs"
@@ -39,7 +38,7 @@ func (a Alertmanager) Show(ctx context.Context, r *verbs.Run) (string, error) {
 	for _, one := range all {
 		list = append(list, one.shown(silences))
 	}
-	slices.SortStableFunc(list, worse)
+	slices.SortStableFunc(list, machine.Worse)
 	if err := verbs.Results(r, list[:min(len(list), maxAlerts)]); err != nil {
 		return "", err
 	}
@@ -148,32 +147,6 @@ func labelsFirst(labels map[string]string) []string {
 		}
 	}
 	return names
-}
-
-// severities are the known ones, the worst first.
-var severities = []string{"critical", "warning", "info"}
-
-// worse orders alerts: by what they do, how bad they are and how long they have fired. Watchdog comes first, so that
-// none is so far down that it is left out.
-func worse(x, y machine.Alert) int {
-	rank := func(a machine.Alert) int {
-		if a.Labels[machine.AlertName] == metrics.Watchdog {
-			return -1
-		}
-		at := slices.Index(severities, a.Labels[machine.Severity])
-		if at < 0 {
-			at = len(severities)
-		}
-		if a.State != machine.Fires {
-			at += len(severities) + 1
-		}
-		return at
-	}
-	return cmp.Or(
-		cmp.Compare(rank(x), rank(y)), x.Since.Compare(y.Since),
-		strings.Compare(x.Labels[machine.AlertName], y.Labels[machine.AlertName]),
-		strings.Compare(x.Labels[machine.AlertNode], y.Labels[machine.AlertNode]),
-	)
 }
 
 // expired is the state of a silence that has ended (silenceStatus of the API), and pending of one that will begin.

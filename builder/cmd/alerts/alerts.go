@@ -17,7 +17,6 @@ import (
 	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
-	"spore/cluster/facts"
 	"spore/services/metrics"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"
@@ -34,9 +33,9 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "alerts [DIR]",
 		Short: "Show the alerts that fire now, and silence them",
-		Long: `Alerts asks the first node with the role ` + metrics.AlertsRole + ` that can tell, of the cluster in DIR (configs when left out), which
-alerts fire now. The worst come first; those that are silenced, or held back because another alert explains them, come
-last.
+		Long: `Alerts asks the nodes with the role ` + metrics.AlertsRole + ` of the cluster in DIR (configs when left out) which alerts fire now.
+What two nodes know is shown once, and an alert as fires where one of them tells people. The worst come first; those
+that are silenced, or held back because another alert explains them, come last.
 
 It exits with 0 when nothing fires, and with 1 when an alert fires that is neither silenced nor held back, or when
 nobody can tell: no node answers, or the alert ` + metrics.Watchdog + `, which always fires, does not. That one is shown only then.`,
@@ -64,23 +63,27 @@ nobody can tell: no node answers, or the alert ` + metrics.Watchdog + `, which a
 	return cmd
 }
 
-// look asks the nodes with the role one after the other, until one tells which alerts fire: of two nodes, one may run
-// while its Alertmanager does not. It returns the answer of the last one that was asked.
+// look asks the nodes with the role, of which one may run while its Alertmanager does not, and puts together what they
+// say. Without an answer, it returns why.
 func look(cmd *cobra.Command, c *reach.Cluster, v nodeapi.Verb) ([]reach.Answer[verb.Reply], error) {
-	for left := *c; ; {
-		one := left
-		if err := verb.Answering(cmd, &one, metrics.AlertsRole); err != nil {
-			return nil, err
-		}
-		answers := verb.Ask(cmd, &one, v, verb.Same(nodeapi.Order{}), nil)
-		name := one.Nodes[0].Name
-		left.Nodes = left.Nodes[1+slices.IndexFunc(left.Nodes, func(n facts.Node) bool { return n.Name == name }):]
-		has := func(n facts.Node) bool { return slices.Contains(n.Roles, metrics.AlertsRole) }
-		if answers[0].Err == nil || cmd.Context().Err() != nil || !slices.ContainsFunc(left.Nodes, has) {
-			return answers, nil
-		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s; the next node with the role %s is asked\n", name, verb.Words(answers[0].Err.Error()), metrics.AlertsRole)
+	if err := verb.AllAnswering(cmd, c, metrics.AlertsRole); err != nil {
+		return nil, err
 	}
+	all := verb.Ask(cmd, c, v, verb.Same(nodeapi.Order{}), nil)
+	told := slices.DeleteFunc(slices.Clone(all), func(a reach.Answer[verb.Reply]) bool { return a.Err != nil })
+	if len(told) == 0 {
+		return all, nil
+	}
+	for _, a := range all {
+		if a.Err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", a.Node.Name, verb.Words(a.Err.Error()))
+		}
+	}
+	if len(told) == 1 {
+		return told, nil
+	}
+	one, err := merged(told)
+	return []reach.Answer[verb.Reply]{one}, err
 }
 
 // read puts the parts of a result together.

@@ -21,6 +21,7 @@ import (
 	"spore/cluster/facts"
 	"spore/services/metrics"
 	"spore/test/testca"
+	"spore/wire/machine"
 	"spore/wire/nodeapi"
 )
 
@@ -163,47 +164,126 @@ b   {}                                        -     from 2026-11-27T08:00:00Z to
 	require.ErrorContains(t, showSilences(&out, "observer-01", []json.RawMessage{[]byte("{}")}), "malformed")
 }
 
-func TestWhereAnAlertmanagerIsDownTheNextNodeIsAsked(t *testing.T) {
-	const broken, sees = `{"error":"ask Alertmanager: connection refused"}`, `{"result":[` + watchdog + `]}` + "\n" + `{"done":"firing: 0"}`
+const (
+	broken = `{"error":"ask Alertmanager: connection refused"}`
+	sees   = `{"result":[` + watchdog + `]}` + "\n" + `{"done":"firing: 0"}`
+)
+
+// roled is a cluster of the nodes a, b and c, of which those with an answer have the role. One whose answer is empty is
+// off.
+func roled(t *testing.T, answers map[string]string) (*reach.Cluster, *cobra.Command, *bytes.Buffer) {
+	t.Helper()
+	ca, err := testca.New("agents")
+	require.NoError(t, err)
+	certificate, key, err := ca.Issue(&x509.Certificate{Subject: pkix.Name{CommonName: "anna"}})
+	require.NoError(t, err)
+	at := map[string][]string{}
+	cluster := &reach.Cluster{Timeout: time.Minute, Client: nodeapi.Client{
+		Identity: func() (nodeapi.Identity, error) {
+			return nodeapi.Identity{Certificate: certificate, Key: key, Authorities: ca.PEM()}, nil
+		},
+		Addresses: func(node string) ([]string, error) { return at[node], nil },
+	}}
+	for _, node := range []string{"a", "b", "c"} {
+		n := facts.Node{Name: node}
+		if text, has := answers[node]; has {
+			n.Roles = []string{metrics.AlertsRole}
+			at[node] = []string{"127.0.0.1:1"}
+			if text != "" {
+				at[node] = []string{serve(t, ca, node, text)}
+			}
+		}
+		cluster.Nodes = append(cluster.Nodes, n)
+	}
+	var errs bytes.Buffer
+	cmd := &cobra.Command{}
+	cmd.SetContext(context.Background())
+	cmd.SetErr(&errs)
+	return cluster, cmd, &errs
+}
+
+func TestAllNodesAreAskedWhatFires(t *testing.T) {
+	other := strings.NewReplacer("fires", "silenced", "08:48", "08:40").Replace(silent)
+	lines := func(alerts string) string {
+		return `{"result":[` + strings.ReplaceAll(alerts, "\n", " ") + `]}` + "\n" + `{"done":"done"}`
+	}
 	for name, c := range map[string]struct {
 		answers map[string]string // of the nodes with the role
+		from    string
+		// says is on the other screen, and rows are the alerts with what they do.
+		says string
+		rows []string
+		fail string
+	}{
+		"both see the same":        {map[string]string{"a": sees, "b": sees}, "a, b", "", []string{"Watchdog fires 09:00"}, ""},
+		"the first is broken":      {map[string]string{"a": broken, "b": sees}, "b", "a: ask Alertmanager: connection refused\n", []string{"Watchdog fires 09:00"}, ""},
+		"the second is broken":     {map[string]string{"a": sees, "b": broken}, "a", "b: ask Alertmanager: connection refused\n", []string{"Watchdog fires 09:00"}, ""},
+		"the first is off":         {map[string]string{"a": "", "b": sees}, "b", "a: ", []string{"Watchdog fires 09:00"}, ""},
+		"both are broken":          {map[string]string{"a": broken, "b": broken}, "", "", nil, "ask Alertmanager: connection refused"},
+		"there is no other":        {map[string]string{"b": broken}, "", "", nil, "ask Alertmanager: connection refused"},
+		"one has what other lacks": {map[string]string{"a": lines(watchdog + "," + held), "b": lines(watchdog + "," + silent)}, "a, b", "", []string{"Watchdog fires 09:00", "NodeSilent fires 08:48", "EtcdSlow held back 10:00"}, ""},
+		"silenced at one of them":  {map[string]string{"a": lines(other), "b": lines(silent)}, "a, b", "", []string{"NodeSilent fires 08:40"}, ""},
+		"silenced at the other":    {map[string]string{"a": lines(silent), "b": lines(other)}, "a, b", "", []string{"NodeSilent fires 08:40"}, ""},
+		"silenced at both":         {map[string]string{"a": lines(other), "b": lines(other)}, "a, b", "", []string{"NodeSilent silenced 08:40"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, cmd, errs := roled(t, c.answers)
+			answers, err := look(cmd, cluster, verb.Row("alerts"))
+			require.NoError(t, err)
+			if c.fail != "" {
+				require.Len(t, answers, len(c.answers))
+				for _, a := range answers {
+					require.ErrorContains(t, a.Err, c.fail)
+				}
+				return
+			}
+			require.Len(t, answers, 1)
+			require.NoError(t, answers[0].Err)
+			require.Equal(t, c.from, answers[0].Node.Name)
+			require.True(t, strings.HasPrefix(errs.String(), c.says) && (c.says != "" || errs.Len() == 0), errs.String())
+			all, err := read[machine.Alert](answers[0].Value.Results)
+			require.NoError(t, err)
+			var rows []string
+			for _, a := range all {
+				rows = append(rows, a.Labels["alertname"]+" "+a.State+" "+a.Since.Format("15:04"))
+			}
+			require.Equal(t, c.rows, rows)
+		})
+	}
+	t.Run("an answer that is not one", func(t *testing.T) {
+		cluster, cmd, _ := roled(t, map[string]string{"a": sees, "b": lines("1")})
+		_, err := look(cmd, cluster, verb.Row("alerts"))
+		require.ErrorContains(t, err, "b: the answer is malformed")
+	})
+	t.Run("all are off", func(t *testing.T) {
+		cluster, cmd, _ := roled(t, map[string]string{"a": "", "b": ""})
+		_, err := look(cmd, cluster, verb.Row("alerts"))
+		require.ErrorContains(t, err, "no node with the role alerts answers: a: ")
+	})
+}
+
+func TestWhereAnAlertmanagerIsDownTheNextNodeIsToldOfASilence(t *testing.T) {
+	const next = "a: ask Alertmanager: connection refused; the next node with the role alerts is asked\n"
+	for name, c := range map[string]struct {
+		answers map[string]string // of the nodes with the role
+		from    string
 		errs    string
 		err     bool
 	}{
-		"the first sees":          {map[string]string{"a": sees, "b": broken}, "", false},
-		"the first is broken":     {map[string]string{"a": broken, "b": sees}, `a: ask Alertmanager: connection refused; the next node with the role alerts is asked` + "\n", false},
-		"both are":                {map[string]string{"a": broken, "b": broken}, `a: ask Alertmanager: connection refused; the next node with the role alerts is asked` + "\n", true},
-		"there is no other":       {map[string]string{"a": broken}, "", true},
-		"the first is not asked":  {map[string]string{"b": sees}, "", false},
-		"the others have no role": {map[string]string{"b": broken}, "", true},
+		"the first does it":       {map[string]string{"a": sees, "b": broken}, "a", "", false},
+		"the first is broken":     {map[string]string{"a": broken, "b": sees}, "b", next, false},
+		"the first is off":        {map[string]string{"a": "", "b": sees}, "b", "", false},
+		"both are broken":         {map[string]string{"a": broken, "b": broken}, "b", next, true},
+		"there is no other":       {map[string]string{"a": broken}, "a", "", true},
+		"the first is not asked":  {map[string]string{"b": sees}, "b", "", false},
+		"the others have no role": {map[string]string{"b": broken}, "b", "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ca, err := testca.New("agents")
-			require.NoError(t, err)
-			certificate, key, err := ca.Issue(&x509.Certificate{Subject: pkix.Name{CommonName: "anna"}})
-			require.NoError(t, err)
-			at := map[string][]string{}
-			cluster := &reach.Cluster{Timeout: time.Minute, Client: nodeapi.Client{
-				Identity: func() (nodeapi.Identity, error) {
-					return nodeapi.Identity{Certificate: certificate, Key: key, Authorities: ca.PEM()}, nil
-				},
-				Addresses: func(node string) ([]string, error) { return at[node], nil },
-			}}
-			for _, node := range []string{"a", "b", "c"} {
-				n := facts.Node{Name: node}
-				if text, has := c.answers[node]; has {
-					n.Roles = []string{metrics.AlertsRole}
-					at[node] = []string{serve(t, ca, node, text)}
-				}
-				cluster.Nodes = append(cluster.Nodes, n)
-			}
-			var errs bytes.Buffer
-			cmd := &cobra.Command{}
-			cmd.SetContext(context.Background())
-			cmd.SetErr(&errs)
-			answers, err := look(cmd, cluster, verb.Row("alerts"))
+			cluster, cmd, errs := roled(t, c.answers)
+			answers, err := verb.InTurn(cmd, cluster, metrics.AlertsRole, verb.Row("alerts-silences"), nodeapi.Order{})
 			require.NoError(t, err)
 			require.Len(t, answers, 1)
+			require.Equal(t, c.from, answers[0].Node.Name)
 			require.Equal(t, c.err, answers[0].Err != nil, "%v", answers[0].Err)
 			require.Equal(t, c.errs, errs.String())
 		})

@@ -63,10 +63,11 @@ would silence it is refused, but with --force ` + nodeapi.ForceWatchdog + `.`,
 			if err := known(s.node, c.Nodes); err != nil {
 				return exit.Usage(err)
 			}
-			if err := verb.Answering(cmd, c, metrics.AlertsRole); err != nil {
+			answers, err := verb.InTurn(cmd, c, metrics.AlertsRole, v, order)
+			if err != nil {
 				return err
 			}
-			return verb.Tell(cmd, verb.Ask(cmd, c, v, verb.Same(order), nil), asJSON, nil)
+			return verb.Tell(cmd, answers, asJSON, nil)
 		},
 	}
 	f.Register(cmd, false)

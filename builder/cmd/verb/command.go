@@ -17,7 +17,8 @@ type One struct {
 	Use, Short, Long, Example string
 	// Verb is the name of the row.
 	Verb string
-	// Role is that of the nodes of which the first that answers is asked. It is empty where the first word names the node.
+	// Role is that of the nodes of which the first that answers is asked, and, of an order that destroys nothing, the next
+	// one where that fails. It is empty where the first word names the node.
 	Role string
 	// Words are the names of the arguments that the words give, in this order, behind that of the node.
 	Words []string
@@ -106,6 +107,13 @@ func (o One) run(cmd *cobra.Command, f reach.Flags, dir string, v nodeapi.Verb, 
 	c, err := Open(cmd, f, dir, v)
 	if err != nil {
 		return err
+	}
+	if o.Role != "" && o.Found == nil && o.Before == nil && !v.Destroys {
+		answers, err := InTurn(cmd, c, o.Role, v, order)
+		if err != nil {
+			return err
+		}
+		return Tell(cmd, answers, asJSON, o.Show)
 	}
 	if o.Role != "" {
 		if err := Answering(cmd, c, o.Role); err != nil {

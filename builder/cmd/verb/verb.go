@@ -123,17 +123,13 @@ func Words(text string) string {
 // Answering reduces the cluster to the first node with a role that answers; with --node that one alone. Several may be
 // asked for the same thing, and one of them is enough.
 func Answering(cmd *cobra.Command, c *reach.Cluster, role string) error {
-	c.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(n facts.Node) bool { return !slices.Contains(n.Roles, role) })
-	if len(c.Nodes) == 0 && len(c.Facts.Members[role]) == 0 {
-		return exit.Usage(fmt.Errorf("no node that is asked has the role %s, and no other has it; give it to one in cluster.yaml (roles)", role))
-	}
-	if len(c.Nodes) == 0 {
-		return exit.Usage(fmt.Errorf("no node that is asked has the role %s", role))
+	if err := having(c, role); err != nil {
+		return err
 	}
 	var problems []error
 	for _, n := range c.Nodes {
 		ctx, cancel := context.WithTimeout(cmd.Context(), c.Timeout)
-		_, err := c.Client.Read(ctx, n.Name, nodeapi.Request{Path: nodeapi.StatusPath}, nodeapi.MaxStatus)
+		err := answers(ctx, c, n)
 		cancel()
 		if err == nil {
 			c.Nodes = []facts.Node{n}
@@ -141,7 +137,75 @@ func Answering(cmd *cobra.Command, c *reach.Cluster, role string) error {
 		}
 		problems = append(problems, fmt.Errorf("%s: %w", n.Name, err))
 	}
+	return silent(role, problems)
+}
+
+// AllAnswering reduces the cluster to the nodes with a role that answer, and says which do not. When none does, that is
+// an error.
+func AllAnswering(cmd *cobra.Command, c *reach.Cluster, role string) error {
+	if err := having(c, role); err != nil {
+		return err
+	}
+	var some []facts.Node
+	var problems []error
+	for _, a := range reach.Each(cmd.Context(), c, func(ctx context.Context, n facts.Node) (struct{}, error) {
+		return struct{}{}, answers(ctx, c, n)
+	}) {
+		if a.Err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", a.Node.Name, a.Err))
+			continue
+		}
+		some = append(some, a.Node)
+	}
+	if len(some) == 0 {
+		return silent(role, problems)
+	}
+	for _, err := range problems {
+		fmt.Fprintln(cmd.ErrOrStderr(), Words(err.Error()))
+	}
+	c.Nodes = some
+	return nil
+}
+
+// having reduces the cluster to the nodes with a role.
+func having(c *reach.Cluster, role string) error {
+	c.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(n facts.Node) bool { return !slices.Contains(n.Roles, role) })
+	if len(c.Nodes) == 0 && len(c.Facts.Members[role]) == 0 {
+		return exit.Usage(fmt.Errorf("no node that is asked has the role %s, and no other has it; give it to one in cluster.yaml (roles)", role))
+	}
+	if len(c.Nodes) == 0 {
+		return exit.Usage(fmt.Errorf("no node that is asked has the role %s", role))
+	}
+	return nil
+}
+
+// answers asks a node for its status.
+func answers(ctx context.Context, c *reach.Cluster, n facts.Node) error {
+	_, err := c.Client.Read(ctx, n.Name, nodeapi.Request{Path: nodeapi.StatusPath}, nodeapi.MaxStatus)
+	return err
+}
+
+func silent(role string, problems []error) error {
 	return fmt.Errorf("no node with the role %s answers: %w", role, errors.Join(problems...))
+}
+
+// InTurn has the first node with a role that answers do something, and where it fails the next one: of two nodes, one
+// may run while its program does not. It returns the answer of the last one that was asked.
+func InTurn(cmd *cobra.Command, c *reach.Cluster, role string, v nodeapi.Verb, o nodeapi.Order) ([]reach.Answer[Reply], error) {
+	for left := *c; ; {
+		one := left
+		if err := Answering(cmd, &one, role); err != nil {
+			return nil, err
+		}
+		answers := Ask(cmd, &one, v, Same(o), nil)
+		name := one.Nodes[0].Name
+		left.Nodes = left.Nodes[1+slices.IndexFunc(left.Nodes, func(n facts.Node) bool { return n.Name == name }):]
+		has := func(n facts.Node) bool { return slices.Contains(n.Roles, role) }
+		if answers[0].Err == nil || cmd.Context().Err() != nil || !slices.ContainsFunc(left.Nodes, has) {
+			return answers, nil
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s; the next node with the role %s is asked\n", name, Words(answers[0].Err.Error()), role)
+	}
 }
 
 // Same is an order for every node.

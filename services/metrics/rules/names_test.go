@@ -6,9 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/VictoriaMetrics/metricsql"
 	"github.com/stretchr/testify/require"
+
+	"spore/services/metrics"
 )
 
 // ofPrograms are families that come from elsewhere than the node's collector: the store tells them of what it asks,
@@ -124,4 +127,29 @@ func TestTheListOfOthersIsNotTooLong(t *testing.T) {
 		require.NotContains(t, known, name)
 		require.True(t, used[name], "no rule looks at %s", name)
 	}
+}
+
+// TestEveryWindowHasTwoSamples holds each window of a rule, and each time that it looks back, to the longest interval at
+// which nodes may be asked: of one sample, nobody knows what changed.
+func TestEveryWindowHasTwoSamples(t *testing.T) {
+	const most = metrics.MaxInterval * time.Second
+	seen := 0
+	for name, r := range all(t) {
+		e, err := metricsql.Parse(r.Expr)
+		require.NoError(t, err)
+		metricsql.VisitAll(e, func(e metricsql.Expr) {
+			rollup, ok := e.(*metricsql.RollupExpr)
+			if !ok || rollup.Window == nil {
+				return
+			}
+			seen++
+			window := time.Duration(rollup.Window.Duration(most.Milliseconds())) * time.Millisecond
+			require.GreaterOrEqual(t, window, 2*most, "%s: %s", name, rollup.AppendString(nil))
+		})
+		// What has to hold for a while is seen twice, too, so that one sample is not told of as something that lasts.
+		if r.For > 0 && r.For < most {
+			t.Errorf("%s lasts for %s, less than the time between two samples", name, r.For)
+		}
+	}
+	require.Greater(t, seen, 20)
 }
