@@ -11,7 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -95,12 +95,26 @@ func table(m *node.Machine) command.Table {
 			About:   "prepare the disks that the node's file gives to a service",
 			Example: "spore-agent disks osd",
 			Read: func(a *command.Args) command.Run {
-				words := a.Words(datadisk.Kafka+"|"+datadisk.OSD+"|ROLE", 1, 1)
+				words := a.Words(strings.Join(disks.OurUses(), "|")+"|ROLE", 1, 1)
 				return func(ctx context.Context) error {
 					if use := (*words)[0]; use == datadisk.State {
 						return command.Wrongly("no service with disks is called %q", use)
 					}
 					return disks.Prepare(ctx, m, (*words)[0])
+				}
+			},
+		},
+		{
+			Name:    "disks-ready",
+			About:   "fail while a disk that the node's file gives to a service cannot be used",
+			Example: "spore-agent disks-ready metrics",
+			Read: func(a *command.Args) command.Run {
+				words := a.Words(strings.Join(disks.OurUses(), "|"), 1, 1)
+				return func(context.Context) error {
+					if use := (*words)[0]; !slices.Contains(disks.OurUses(), use) {
+						return command.Wrongly("no service with disks is called %q", use)
+					}
+					return disks.Check(m, (*words)[0])
 				}
 			},
 		},
@@ -325,12 +339,16 @@ func table(m *node.Machine) command.Table {
 			Example: "spore-agent metrics-store --data /var/lib/victoria-metrics --size 21474836480 -- /usr/bin/victoria-metrics",
 			Read: func(a *command.Args) command.Run {
 				dir := a.Needed("data", "DIR", "where its data are")
-				size := a.String("size", "BYTES", "what its data may fill; 0 is without a bound")
+				size := a.String("size", "BYTES|PERCENT%", "what its data may fill, of the file system where it is a share; 0 is "+
+					"without a bound")
 				program := a.Tail("PROGRAM [ARGUMENT...]")
 				return func(ctx context.Context) error {
-					bytes, err := strconv.ParseUint(cmp.Or(*size, "0"), 10, 63)
-					if err != nil || len(*program) == 0 {
-						return command.Wrongly("a whole number of bytes and a PROGRAM are needed")
+					if len(*program) == 0 {
+						return command.Wrongly("a PROGRAM is needed")
+					}
+					bytes, err := metricsunit.Bound(*dir, cmp.Or(*size, "0"))
+					if err != nil {
+						return command.Wrongly("%v", err)
 					}
 					return metricsunit.Run(ctx, metricsunit.Usual(*dir, bytes, *program), m.Say)
 				}

@@ -319,10 +319,17 @@ var badNodefiles = []badInput{
 		},
 	},
 	{
+		"a disk of a store on a node without one",
+		[]edit{{"nodes/kafka-01.yaml", "use: kafka", "use: metrics"}},
+		[]string{
+			`nodes/kafka-01.yaml:5:11: error: the disk is for metrics, but node kafka-01 has no role metrics-store; add the role in cluster.yaml or remove the disk`,
+		},
+	},
+	{
 		"a use that does not exist",
 		[]edit{{"nodes/kafka-01.yaml", "use: kafka", "use: scratch"}},
 		[]string{
-			`nodes/kafka-01.yaml:5:11: error: the use of a disk "scratch" is unknown; write state, osd or kafka`,
+			`nodes/kafka-01.yaml:5:11: error: the use of a disk "scratch" is unknown; write state, osd, kafka or metrics`,
 		},
 	},
 	{

@@ -10,10 +10,14 @@ import (
 	"spore/cluster/identity"
 	"spore/cluster/spec"
 	"spore/services"
+	"spore/services/metrics"
 )
 
 // ourUses are those of every configuration.
-var ourUses = []string{"state", "osd", "kafka"}
+var ourUses = []string{"state", "osd", "kafka", metrics.Use}
+
+// singleUses are those of which a node has one disk.
+var singleUses = []string{"state", metrics.Use}
 
 // diskUses are what disks can be for: ours, and those of the services that a configuration has of its own.
 func diskUses(l *services.List) []string {
@@ -41,7 +45,7 @@ func roleOfUse(l *services.List, use string) string {
 // checkDisks checks the disks of one node. Whoever wipes a disk later relies on this: a selector names one disk, and no
 // disk is named twice.
 func (k *checker) checkDisks(src *source, node int, list []spec.Disk) {
-	states := 0
+	counts := map[string]int{}
 	var seen []namedDisk
 	for i, d := range list {
 		p := check.In(src, "disks", i)
@@ -49,10 +53,8 @@ func (k *checker) checkDisks(src *source, node int, list []spec.Disk) {
 			if role := roleOfUse(k.list, d.Use); role != "" && !k.HasRole(node, role) {
 				k.Errorf(p.Then("use"), "the disk is for %s, but node %s has no role %s; add the role in cluster.yaml or remove the disk", d.Use, k.NodeName(node), role)
 			}
-			if d.Use == "state" {
-				if states++; states == 2 {
-					k.Errorf(p.Then("use"), "this is the second state disk; a node has one")
-				}
+			if counts[d.Use]++; counts[d.Use] == 2 && slices.Contains(singleUses, d.Use) {
+				k.Errorf(p.Then("use"), "this is the second %s disk; a node has one", d.Use)
 			}
 		}
 		if d.Encrypt && d.Use != "osd" {

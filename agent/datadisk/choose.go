@@ -125,7 +125,7 @@ func (p plan) found(r request, at string, table gpt.Table, ours []gpt.GUID) (pla
 		}
 		p.want = part.GUID
 		// BlueStore does not grow by itself, a file system does.
-		if p.repart = r.use.dir != "" && repart.Grows(table, part.GUID, p.disk.Size); p.repart {
+		if p.repart = !r.use.bare && repart.Grows(table, part.GUID, p.disk.Size); p.repart {
 			p.definitions = r.definition(part.GUID, part.Size)
 		}
 		return p, nil
@@ -137,7 +137,7 @@ func (p plan) found(r request, at string, table gpt.Table, ours []gpt.GUID) (pla
 // definition is the partition as systemd-repart makes it.
 func (r request) definition(want gpt.GUID, minimum int64) map[string]string {
 	lines := []string{"Type=" + r.use.kind(r.want.Encrypt).String(), "Label=" + r.use.label, "UUID=" + want.String(), fmt.Sprintf("SizeMinBytes=%d", minimum)}
-	if r.use.dir != "" {
+	if !r.use.bare {
 		lines = append(lines, "Format=ext4")
 	}
 	return map[string]string{"10-data.conf": repart.Partition(lines...)}

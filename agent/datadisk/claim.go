@@ -12,8 +12,8 @@ import (
 	"spore/storage/atomicfile"
 )
 
-// Names at the top of a file system: whose it is, and the directory that the service uses. The top itself has
-// lost+found, which Kafka would take for a broken log.
+// Names at the top of a file system: whose it is, and the directory that Kafka uses. The top itself has lost+found,
+// which Kafka would take for a broken log.
 const (
 	bindingFile = "spore.json"
 	LogDir      = "log"
@@ -28,8 +28,8 @@ type binding struct {
 	Node    string `json:"node"`
 }
 
-// claim checks whose the mounted file system is, makes one that is new this node's, and the directory in it the
-// service's. A disk comes from anywhere: nothing on it is followed that leads out of it.
+// claim checks whose the mounted file system is, makes one that is new this node's, and the directories in it those of
+// the services. A disk comes from anywhere: nothing on it is followed that leads out of it.
 func (o Options) claim(dir string) error {
 	above, err := os.OpenRoot(filepath.Dir(o.Mounts))
 	if err != nil {
@@ -70,11 +70,15 @@ func (o Options) claim(dir string) error {
 			return fmt.Errorf("it belongs to node %.64q of cluster %.64q, and this is node %q of cluster %q; nothing was changed", got.Node, got.Cluster, o.Node, o.ClusterID)
 		}
 	}
-	own := useOf(o.Use).dir
-	if err := top.Mkdir(own, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	for _, d := range o.Dirs {
+		if err := top.Mkdir(d.Name, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := atomicfile.GiveIn(top, d.Name, d.UID, d.GID); err != nil {
+			return err
+		}
 	}
-	return atomicfile.GiveIn(top, own, o.UID, o.GID)
+	return nil
 }
 
 // onlyNew tells a file system that was never used from one whose binding is lost: the binding is written first.

@@ -1,5 +1,5 @@
-// Package datadisk gives the services of a node the disks that its file names: for Kafka and for roles of the
-// configuration's own a file system each, for Ceph a partition each that BlueStore is made on, encrypted where asked.
+// Package datadisk gives the services of a node the disks that its file names: for Kafka, for a store of metrics and
+// for roles of the configuration's own a file system each, for Ceph a partition each that BlueStore is made on, encrypted where asked.
 //
 // A disk is taken when it was proved empty or carries our own partition, which is known by a PARTUUID made of the
 // cluster id and what the disk is named by. Anything else is refused with what is on it, and left as it is. One disk
@@ -25,11 +25,12 @@ import (
 
 // Uses of disks, as node files write them.
 const (
-	Kafka = "kafka"
-	OSD   = "osd"
+	Kafka   = "kafka"
+	OSD     = "osd"
+	Metrics = "metrics"
 )
 
-// Partition types. Kafka's is that of generic data, which nothing mounts by itself (Discoverable Partitions
+// Partition types. That of file systems is that of generic data, which nothing mounts by itself (Discoverable Partitions
 // Specification); those of OSDs are Ceph's own, by which tools know them (ceph-volume, util/constants.py).
 var (
 	typeData    = gpt.MustParseGUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
@@ -44,15 +45,22 @@ type use struct {
 	what, label string
 	// minimum is the smallest partition in bytes.
 	minimum int64
-	// dir is the directory of the service in the file system; empty for a partition without one.
-	dir string
+	// bare is a partition without a file system.
+	bare bool
+	// unit is the service that prepares the disks.
+	unit string
 }
 
 var uses = map[string]use{
-	Kafka: {Kafka, "Kafka disk", "spore-kafka", 256 << 20, LogDir},
+	Kafka: {Kafka, "Kafka disk", "spore-kafka", 256 << 20, false, "kafka-disks.service"},
 	// Less than that leaves an OSD no room beside its own tables.
-	OSD: {OSD, "Ceph OSD", "spore-osd", 1 << 30, ""},
+	OSD: {OSD, "Ceph OSD", "spore-osd", 1 << 30, true, "ceph-disks.service"},
+	// The store takes nothing more where 512 MiB are left, and puts files together in what is free.
+	Metrics: {Metrics, "metrics disk", "spore-metrics", leastStore, false, "metrics-disks.service"},
 }
+
+// leastStore is the partition of a disk of 4 GiB.
+const leastStore = 4<<30 - 4<<20
 
 // ownLabel begins the labels of partitions of roles that configurations have of their own: by it IsLabel knows also
 // those of clusters whose roles are not known.
@@ -69,13 +77,14 @@ func useOf(name string) use {
 	}
 	const label = 36 // UTF-16 units that the name of a GPT partition has (UEFI 2.10, table 5.6)
 	text := ownLabel + name
-	return use{name, name + " disk", text[:min(len(text), label)], 256 << 20, role.DiskData}
+	unit := (&role.Definition{Name: name}).DisksName() + ".service"
+	return use{name, name + " disk", text[:min(len(text), label)], 256 << 20, false, unit}
 }
 
 // kind is the type of the partition.
 func (u use) kind(encrypt bool) gpt.GUID {
 	switch {
-	case u.dir != "":
+	case !u.bare:
 		return typeData
 	case encrypt:
 		return typeLUKSOSD
@@ -119,15 +128,7 @@ func Write(root paths.Root, use string, infos []Info) error {
 }
 
 // Unit is the service that prepares the disks of a use.
-func Unit(use string) string {
-	switch use {
-	case Kafka:
-		return "kafka-disks.service"
-	case OSD:
-		return "ceph-disks.service"
-	}
-	return (&role.Definition{Name: use}).DisksName() + ".service"
-}
+func Unit(use string) string { return useOf(use).unit }
 
 // Uses are those whose disks were prepared, sorted.
 func Uses(root paths.Root) []string {
@@ -182,7 +183,12 @@ func PartUUIDs(clusterID, use string, d disk.Disk) []gpt.GUID {
 
 // IsLabel tells whether a label of a partition table is that of a partition that was made for a service.
 func IsLabel(label string) bool {
-	return label == uses[Kafka].label || label == uses[OSD].label || strings.HasPrefix(label, ownLabel)
+	for _, u := range uses {
+		if label == u.label {
+			return true
+		}
+	}
+	return strings.HasPrefix(label, ownLabel)
 }
 
 // Of lists the node's disks of a use, in order.

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/paths"
-	"spore/cluster/role"
 	"spore/cluster/spec"
 	"spore/storage/blank"
 	"spore/storage/disk"
@@ -86,6 +85,9 @@ func TestChoose(t *testing.T) {
 	osd, kafka := PartUUID(clusterID, OSD, "DATA"), PartUUID(clusterID, Kafka, "DATA")
 	byWWN := PartUUID(clusterID, OSD, "0x5000c500a1b2c3d4")
 	blankDisk := func(t *testing.T) disk.Disk { return imageDisk(t, size, "DATA") }
+	sized := func(size int64) func(t *testing.T) disk.Disk {
+		return func(t *testing.T) disk.Disk { return imageDisk(t, size, "DATA") }
+	}
 	with := func(data string, at int64) func(t *testing.T) disk.Disk {
 		return func(t *testing.T) disk.Disk { d := blankDisk(t); writeAt(t, d.Path(), data, at); return d }
 	}
@@ -106,13 +108,23 @@ func TestChoose(t *testing.T) {
 		"an empty one is made an OSD":          {OSD, false, blankDisk, true, ""},
 		"an empty one is made a disk of Kafka": {Kafka, false, blankDisk, true, ""},
 		"an empty one is made one of a role":   {"historian", false, blankDisk, true, ""},
-		"a role's disk is taken":               {"historian", false, table(part(typeData, PartUUID(clusterID, "historian", "DATA"))), false, ""},
-		"a role's disk is not another's":       {"scada", false, table(part(typeData, PartUUID(clusterID, "historian", "DATA"))), false, "none was made for it by cluster plant"},
-		"a disk of Kafka is not a role's":      {"historian", false, table(part(typeData, kafka)), false, "none was made for it by cluster plant"},
-		"a role's disk that holds something":   {"historian", false, with("x", size-5), false, "there is data at byte"},
-		"our OSD is taken":                     {OSD, false, table(part(typeOSD, osd)), false, ""},
-		"our encrypted OSD is taken":           {OSD, true, table(part(typeLUKSOSD, osd)), false, ""},
-		"our disk of Kafka is taken":           {Kafka, false, table(part(typeData, kafka)), false, ""},
+		"an empty one is made one of a store":  {Metrics, false, sized(4 << 30), true, ""},
+		"a store's disk is taken": {
+			Metrics, false, table(part(typeData, PartUUID(clusterID, Metrics, "DATA"))), false, "",
+		},
+		"a store's disk is not Kafka's": {
+			Kafka, false, table(part(typeData, PartUUID(clusterID, Metrics, "DATA"))), false, "none was made for it by cluster plant",
+		},
+		"a disk of Kafka is not a store's":    {Metrics, false, table(part(typeData, kafka)), false, "none was made for it by cluster plant"},
+		"a store's disk that holds something": {Metrics, false, with("x", size-5), false, "there is data at byte"},
+		"one that is too small for a store":   {Metrics, false, sized(4<<30 - 512), false, "has only 4095 MiB, and 4096 are the least"},
+		"a role's disk is taken":              {"historian", false, table(part(typeData, PartUUID(clusterID, "historian", "DATA"))), false, ""},
+		"a role's disk is not another's":      {"scada", false, table(part(typeData, PartUUID(clusterID, "historian", "DATA"))), false, "none was made for it by cluster plant"},
+		"a disk of Kafka is not a role's":     {"historian", false, table(part(typeData, kafka)), false, "none was made for it by cluster plant"},
+		"a role's disk that holds something":  {"historian", false, with("x", size-5), false, "there is data at byte"},
+		"our OSD is taken":                    {OSD, false, table(part(typeOSD, osd)), false, ""},
+		"our encrypted OSD is taken":          {OSD, true, table(part(typeLUKSOSD, osd)), false, ""},
+		"our disk of Kafka is taken":          {Kafka, false, table(part(typeData, kafka)), false, ""},
 		"one that was made by another of its names too": {OSD, false, func(t *testing.T) disk.Disk {
 			d := table(part(typeOSD, byWWN))(t)
 			d.WWNs = []string{"0x5000C500A1B2C3D4"}
@@ -173,9 +185,10 @@ func TestChoose(t *testing.T) {
 func TestTheDisksOfARoleHaveFileSystemsAsThoseOfKafka(t *testing.T) {
 	u := useOf("a-name-of-thirty-two-characters-x")
 	require.Equal(t, typeData, u.kind(false))
-	require.Equal(t, role.DiskData, u.dir)
+	require.False(t, u.bare)
 	require.Len(t, u.label, 36, "the name of a GPT partition")
 	require.True(t, IsLabel(u.label))
+	require.True(t, IsLabel("spore-metrics"), "a store's")
 	require.False(t, IsLabel("spore-state"))
 	require.Equal(t, "historian disk 2", Title("historian", 2))
 	require.Equal(t, "spore-disks-historian.service", Unit("historian"))
@@ -247,6 +260,7 @@ func options(t *testing.T, use string, want []spec.Disk, disks ...disk.Disk) Opt
 	dir := t.TempDir()
 	return Options{
 		ClusterID: clusterID, ClusterName: "plant", Node: "n1", Use: use, Disks: want, List: listing(disks...), UID: 4242, GID: 4242,
+		Dirs:        []Dir{{LogDir, 4242, 4242}},
 		Definitions: dir + "/repart.d", Temp: dir + "/tmp", Mounts: dir + "/var/disks", Say: func(s string) { t.Log(s) },
 		Exec: func(ctx context.Context, env []string, name string, args ...string) error {
 			if name == "modprobe" {
@@ -315,6 +329,40 @@ func TestKafkasDisksAreMadeAndMountedAndARefusedOneKeepsBackNoOther(t *testing.T
 	require.ErrorContains(t, Problems(infos), `it belongs to node "n1"`)
 	require.Empty(t, infos[0].Mount+infos[1].Mount)
 	require.NotContains(t, tool(t, "", "mount"), o.Mounts)
+}
+
+// The programs of a store may be several, each with an account of its own.
+func TestADiskHasADirectoryForEachProgramOfAStore(t *testing.T) {
+	d := imageDisk(t, 4<<30, "A")
+	o := options(t, Metrics, disksOf(Metrics, "A"), d)
+	o.Mounts, o.UID, o.GID = filepath.Join(t.TempDir(), "lib/metrics-disks"), 0, 0
+	o.Dirs = []Dir{{"store", 4242, 4243}, {"queue", 4244, 4245}}
+	withPartition(t, d)
+	infos := run(t, o)
+	require.NoError(t, Problems(infos))
+	require.Equal(t, o.Mounts+"/1", infos[0].Mount)
+	owners := map[string]string{
+		o.Mounts: "0:0 755", o.Mounts + "/1": "0:0 755", o.Mounts + "/1/store": "4242:4243 750", o.Mounts + "/1/queue": "4244:4245 750",
+	}
+	for dir, want := range owners {
+		require.Equal(t, want, strings.TrimSpace(tool(t, "", "stat", "-c", "%u:%g %a", dir)), dir)
+	}
+	require.NoError(t, os.WriteFile(o.Mounts+"/1/store/kept", []byte("1"), 0o644))
+	require.NoError(t, o.Unmount(t.Context(), o.Mounts+"/1"))
+	require.NoDirExists(t, o.Mounts+"/1/store", "while the disk is away, a program finds no directory in its place")
+
+	require.NoError(t, Problems(run(t, o)))
+	require.FileExists(t, o.Mounts+"/1/store/kept")
+	require.NoError(t, o.Unmount(t.Context(), o.Mounts+"/1"))
+
+	old := imageDisk(t, 4<<30, "A")
+	tool(t, "", "mkfs.ext4", "-q", old.Path())
+	before := ends(t, old)
+	o.List = listing(old)
+	infos = run(t, o)
+	require.ErrorContains(t, Problems(infos), "metrics disk 1: the disk "+old.Path()+" (serial A) is not empty: it holds an ext2, ext3 or ext4 file system; nothing was changed")
+	require.Empty(t, infos[0].Mount)
+	require.Equal(t, before, ends(t, old))
 }
 
 func TestTheBeginningOfANewOSDIsCleared(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 // service is a folder of the service's, with the directory of its mount points.
 func service(t *testing.T) Options {
-	o := Options{ClusterID: clusterID, Node: "n1", Use: Kafka, Disks: disksOf(Kafka, "A"), UID: 4242, GID: 4242, Mounts: filepath.Join(t.TempDir(), "kafka", "disks"), Say: func(string) {}}
+	o := Options{ClusterID: clusterID, Node: "n1", Use: Kafka, Disks: disksOf(Kafka, "A"), UID: 4242, GID: 4242, Dirs: []Dir{{LogDir, 4242, 4242}}, Mounts: filepath.Join(t.TempDir(), "kafka", "disks"), Say: func(string) {}}
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives directories away")
 	}

@@ -34,7 +34,7 @@ const (
 // Options is what Run works with.
 type Options struct {
 	ClusterID, ClusterName, Node string
-	// Use is Kafka, OSD or the name of a role of the configuration's own.
+	// Use is Kafka, OSD, Metrics or the name of a role of the configuration's own.
 	Use string
 	// Disks are all disks of the node.
 	Disks []spec.Disk
@@ -44,8 +44,11 @@ type Options struct {
 	List func() ([]disk.Disk, error)
 	// Definitions is the directory for repart's files, Temp one for its temporary files.
 	Definitions, Temp string
-	// UID and GID are those of the service.
+	// UID and GID are those of the service: a partition without a file system is theirs, and the directory above Mounts
+	// where it has to be made.
 	UID, GID int
+	// Dirs are the directories of services in a file system.
+	Dirs []Dir
 	// KeyFile holds what opens encrypted disks.
 	KeyFile string
 	// Mounts is the directory below which file systems are mounted, by the disk's number.
@@ -57,6 +60,12 @@ type Options struct {
 	Exec func(ctx context.Context, env []string, name string, args ...string) error
 	// Say reports progress.
 	Say func(string)
+}
+
+// Dir is a directory of a service at the top of a file system, and whose it is.
+type Dir struct {
+	Name     string
+	UID, GID int
 }
 
 // Run makes or finds the node's disks of one use. It can be cut off at any point and run again. What is wrong with a
@@ -134,7 +143,7 @@ func (o Options) take(ctx context.Context, r request, taken map[string]int, info
 	if err != nil {
 		return fmt.Errorf("%s: %w", title, err)
 	}
-	if r.use.dir != "" {
+	if !r.use.bare {
 		info.Device, info.Mount, err = node, filepath.Join(o.Mounts, strconv.Itoa(r.number)), o.fileSystem(ctx, node, r.number)
 		if err != nil {
 			info.Mount = ""

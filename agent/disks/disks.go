@@ -5,10 +5,10 @@ package disks
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -18,10 +18,8 @@ import (
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/facts"
-	"spore/cluster/role"
 	"spore/services"
 	cephunit "spore/services/ceph/unit"
-	"spore/services/kafka"
 )
 
 // encryptionKey is the entry of the bundle that opens encrypted disks.
@@ -44,28 +42,23 @@ func Prepare(ctx context.Context, m *node.Machine, use string) error {
 // when there is anything wrong with one.
 func prepareDisks(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node, use string) error {
 	o := options(m, c, n, use)
-	account, users, err := whose(c, use)
+	w, err := whose(c, use)
 	if err != nil {
 		return err
 	}
-	if d := ownRole(c, use); d != nil {
-		o.Mounts = m.Root.At(d.Disks.At)
-	}
+	o.Mounts = m.Root.At(w.mounts)
 	var infos []datadisk.Info
 	if len(datadisk.Of(n.Disks, use)) > 0 {
-		u, err := user.Lookup(account)
-		if err != nil {
+		if err := w.give(&o); err != nil {
 			return err
 		}
-		o.UID, _ = strconv.Atoi(u.Uid) // Package user has read it as a number.
-		o.GID, _ = strconv.Atoi(u.Gid)
 		bus, err := activate.Connect(ctx)
 		if err != nil {
 			return err
 		}
 		defer bus.Close()
 		o.Mount = func(ctx context.Context, device, dir string) error {
-			return mountFor(ctx, bus, device, dir, users)
+			return mountFor(ctx, bus, device, dir, w.units)
 		}
 		o.Unmount = bus.Unmount
 		m.FindDisks(ctx)
@@ -86,18 +79,12 @@ func prepareDisks(ctx context.Context, m *node.Machine, c *facts.Cluster, n *fac
 	return datadisk.Problems(infos)
 }
 
-// ownRole is the role of the configuration's own whose disks have a use; nil for a use of ours.
-func ownRole(c *facts.Cluster, use string) *role.Definition {
-	own, _ := services.Of(c).Own(use)
-	if d, ok := own.(*role.Definition); ok && d.Disks != nil && d.Disks.Use == use {
-		return d
-	}
-	return nil
-}
+// OurUses are what services of ours have disks for, sorted.
+func OurUses() []string { return slices.Sorted(maps.Keys(owners)) }
 
 // Uses are what the cluster's services and its own roles have disks for.
 func Uses(c *facts.Cluster) []string {
-	out := []string{datadisk.Kafka, datadisk.OSD}
+	out := OurUses()
 	for _, name := range services.Of(c).OwnNames() {
 		if ownRole(c, name) != nil {
 			out = append(out, name)
@@ -106,27 +93,13 @@ func Uses(c *facts.Cluster) []string {
 	return out
 }
 
-// whose is the account that disks of a use belong to, and the services that work on their file systems.
-func whose(c *facts.Cluster, use string) (account string, units []string, err error) {
-	switch use {
-	case datadisk.Kafka:
-		return "kafka", []string{"kafka.service"}, nil
-	case datadisk.OSD:
-		return "ceph", nil, nil
-	}
-	if d := ownRole(c, use); d != nil && d.User != nil {
-		return d.User.Name, d.Services(), nil
-	}
-	return "", nil, fmt.Errorf("prepare the disks for %.64q: no service and no role with disks is called so", use)
-}
-
 // options are those of one use. Units of several uses run at the same time, so each use has definitions of its own: who
 // writes them removes those that were there.
 func options(m *node.Machine, c *facts.Cluster, n *facts.Node, use string) datadisk.Options {
 	o := datadisk.Options{
 		ClusterID: c.ID, ClusterName: c.Name, Node: n.Name, Disks: n.Disks, Use: use, List: m.Disks,
-		Mounts: m.Root.At(kafka.Disks), Definitions: m.Root.At(paths.Disks + "/repart.d/" + use),
-		Temp: m.Root.At("/run/spore/tmp"), Exec: node.Exec, Say: m.Say,
+		Definitions: m.Root.At(paths.Disks + "/repart.d/" + use),
+		Temp:        m.Root.At("/run/spore/tmp"), Exec: node.Exec, Say: m.Say,
 	}
 	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
 		o.KeyFile = filepath.Join(dir, "secret_"+encryptionKey)

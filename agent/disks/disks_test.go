@@ -26,16 +26,21 @@ func TestWhoseDisksAre(t *testing.T) {
 	})
 	require.NoError(t, err)
 	c := &facts.Cluster{Roles: l.Facts()}
-	for use, want := range map[string][]string{
-		"kafka": {"kafka", "kafka.service"}, "osd": {"ceph"}, "historian": {"hist", "a.service", "b.service"},
+	for use, want := range map[string]owner{
+		"kafka": {"kafka", "/var/lib/kafka/disks", []accountDir{{"log", "kafka"}}, []string{"kafka.service"}},
+		"osd":   {account: "ceph"},
+		"metrics": {
+			"root", "/var/lib/metrics-disks", []accountDir{{"victoria-metrics", "victoria-metrics"}}, []string{"victoria-metrics.service"},
+		},
+		"historian": {"hist", "/var/lib/historian-disks", []accountDir{{"data", "hist"}}, []string{"a.service", "b.service"}},
 	} {
-		account, units, err := whose(c, use)
+		got, err := whose(c, use)
 		require.NoError(t, err)
-		require.Equal(t, want, append([]string{account}, units...))
+		require.Equal(t, want, got)
 	}
-	require.Equal(t, []string{"kafka", "osd", "historian"}, Uses(c))
+	require.Equal(t, []string{"kafka", "metrics", "osd", "historian"}, Uses(c))
 	for _, use := range []string{"gateway", "mqtt", "none"} {
-		_, _, err := whose(c, use)
+		_, err := whose(c, use)
 		require.EqualError(t, err, fmt.Sprintf("prepare the disks for %q: no service and no role with disks is called so", use))
 	}
 }

@@ -10,7 +10,7 @@ import (
 var data = []dataversion.Row{
 	{
 		Name: Program, Roles: []string{Role}, Payload: Program,
-		Keeps: "`/var/lib/victoria-metrics`: samples and their index",
+		Keeps: "`/var/lib/victoria-metrics`, or the disk of the store: samples and their index",
 		Rule: "an older release reads it within one minor version. Between minor versions nothing is promised: a release that " +
 			"changes the format says so in its changelog",
 		Source: "VictoriaMetrics documentation, single-server, how to upgrade",

@@ -51,10 +51,12 @@ func Service() service.Service {
 			"Job.scheme": schemes, "Receiver.severities": Severities, "Syslog.transport": transports,
 		},
 		Roles: []service.Role{
-			{Name: Role, Target: "metrics.target", Programs: []string{Program}},
+			{Name: Role, Target: "metrics.target", Programs: []string{"metrics-disks", Program}},
 			{Name: AlertsRole, Target: "alerts.target", Programs: []string{Evaluator, Manager, Bridge}},
 		},
-		Programs: append([]service.Program{{
+		Disks: map[string]string{Use: Role},
+		// The first is a part of spore-agent.
+		Programs: append([]service.Program{{Name: "metrics-disks", Unit: "metrics-disks.service", User: "root"}, {
 			Name: Program, Unit: Unit, Payloads: []string{Program}, User: Program,
 			Secrets: []string{PasswordEntry, ScraperCertificate, ScraperKey},
 			Ports:   []service.Port{service.TCP(Port, "metrics: PromQL, for this node's API").On(service.Loopback)},
@@ -94,10 +96,14 @@ func Service() service.Service {
 // memory is what the store takes: 85 MiB with nothing in it, and some 4 MiB a node of 1,000 series.
 func memory(c *facts.Cluster, _ *facts.Node) int { return 256 + 4*c.Nodes }
 
-func variables(c *facts.Cluster, _ *facts.Node, _ uint64) map[string]string {
+func variables(c *facts.Cluster, n *facts.Node, _ uint64) map[string]string {
 	s := Of(c.Services)
+	size := strconv.FormatUint(s.Bytes(), 10)
+	if s.Bytes() == 0 && hasDisk(n.Disks) {
+		size = share
+	}
 	return map[string]string{
-		"VICTORIA_METRICS_RETENTION": s.Kept(), "VICTORIA_METRICS_SIZE": strconv.FormatUint(s.Bytes(), 10),
+		"VICTORIA_METRICS_RETENTION": s.Kept(), "VICTORIA_METRICS_SIZE": size, "VICTORIA_METRICS_DATA": DataOf(n.Disks),
 	}
 }
 

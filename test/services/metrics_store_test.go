@@ -98,7 +98,7 @@ func newMetricsStore(t *testing.T, ca *testca.CA, ports map[string]int, jobs []m
 	require.NoError(t, os.WriteFile(secret, secrets[metrics.PasswordEntry], 0o600))
 	s.data = filepath.Join(dir, "state")
 	arguments := argumentsOf(t, "victoria-metrics.service", strings.NewReplacer(
-		"/var/lib/victoria-metrics", s.data, "/run/victoria-metrics", dir, "%d", dir,
+		"${VICTORIA_METRICS_DATA}", s.data, "/run/victoria-metrics", dir, "%d", dir,
 		"127.0.0.1:8428", s.at.Address, "${VICTORIA_METRICS_RETENTION}", settings.Kept(),
 		"/usr/bin/victoria-metrics", filepath.Join(dir, "usr/bin/victoria-metrics"),
 	))
