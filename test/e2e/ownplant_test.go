@@ -20,7 +20,7 @@ import (
 )
 
 // ownPlant is examples/own-valkey with the roles of examples/own-programs, of examples/own-mqtt and of
-// testdata/ownrole, built, and its machine.
+// testdata/ownrole, and a store of metrics on a disk of its own, built, and its machine.
 type ownPlant struct {
 	appliance
 	t       *testing.T
@@ -43,9 +43,7 @@ func newOwnPlant(t *testing.T) *ownPlant {
 	}
 	// replaceIn replaces both lists: services and roles.
 	replaceIn(t, p.file("cluster.yaml"), "[valkey, gateway]", "[valkey, gateway, own-mqtt, recorder, report, pulse]")
-	// It keeps its own logs, too.
-	replaceIn(t, p.file("cluster.yaml"), "services: [", "services: [logs, ")
-	replaceIn(t, p.file("cluster.yaml"), "roles: [", "roles: [logs-store, ")
+	p.givesTheStoreADisk()
 	replaceIn(t, p.file("cluster.yaml"), "domain: plant.example\n", "domain: plant.example\n\ntrialSettle: 1\n")
 	replaceIn(t, p.file("services/gateway.yaml"), "10.77.0.20:502", device(t))
 	replaceIn(t, p.file("units/report.timer"), "OnActiveSec=1min\nOnUnitActiveSec=1h\n", "OnActiveSec=1s\nOnUnitInactiveSec=3s\nAccuracySec=1s\n")

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -98,6 +99,7 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 	p := newOwnPlant(t)
 	c := p.machine(t, "own-valkey", "6379", "8643", "8090", "8091", "8883")
 	c.Reboots = true
+	c.Disks = append(c.Disks, emptyStoreDisk(t))
 	g := boot(t, c)
 	p.on(g)
 	first := g.running()
@@ -111,8 +113,8 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 	s := store{g, passwords}
 
 	t.Run("its roles are in the status line", func(t *testing.T) {
-		require.Equal(t, []string{"gateway", "logs-store", "own-mqtt", "pulse", "recorder", "report", "valkey"}, first.Roles)
-		for _, unit := range []string{"valkey-server.service", "own-mqtt.service", "recorder.service", "pulse.service", "report.timer"} {
+		require.Equal(t, []string{"gateway", "metrics-store", "own-mqtt", "pulse", "recorder", "report", "valkey"}, first.Roles)
+		for _, unit := range []string{"valkey-server.service", "own-mqtt.service", "recorder.service", "pulse.service", "report.timer", "victoria-metrics.service"} {
 			require.Equal(t, "active", first.Services[unit], first.Raw)
 		}
 		require.Contains(t, first.Services, "gateway.service", first.Raw)
@@ -154,8 +156,10 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 		p.says("the health of all roles is ok", `(?m)^.*own-roles +ok +gateway .*; own-mqtt .*; pulse .*; recorder .*; report .*; valkey .*$`, "health", "--all")
 	})
 	t.Run("its status has all roles, and no remark about them", func(t *testing.T) {
-		p.says("the node is up", `(?m)^edge-01 +running .* gateway, logs-store, own-mqtt, pulse, recorder, report, valkey +\S+ +[^.\n]*$`, "status")
+		p.says("the node is up", `(?m)^edge-01 +running .* gateway, metrics-store, own-mqtt, pulse, recorder, report, valkey +\S+ +[^.\n]*$`, "status")
 	})
+	var told time.Time
+	t.Run("the store of metrics has its data on its disk", func(t *testing.T) { told = p.storesOnItsDisk() })
 	t.Run("a pushed setting restarts its unit alone", func(t *testing.T) {
 		replaceIn(t, p.file("services/valkey.yaml"), "maxMemory: 128MiB", "maxMemory: 96MiB")
 		out, err := p.push(p.image)
@@ -249,9 +253,12 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 		require.NoError(t, err)
 		s.becomes("1000", "GET", "device:pressure")
 	})
-	t.Run("roles that were removed have left what they kept, and nothing else", func(t *testing.T) {
-		require.Equal(t, []string{"gateway", "logs-store", "own-mqtt", "recorder", "valkey"}, again.Roles)
+	t.Run("the store has what it had, on its disk and nowhere else", func(t *testing.T) {
 		g.loggedIn()
+		p.had(told)
+	})
+	t.Run("roles that were removed have left what they kept, and nothing else", func(t *testing.T) {
+		require.Equal(t, []string{"gateway", "metrics-store", "own-mqtt", "recorder", "valkey"}, again.Roles)
 		require.Equal(t, []string{"inactive", "inactive", "inactive", "inactive"}, g.shell("systemctl is-active pulse.service pulse.target report.timer report.service"))
 		const left = "/usr/bin/pulse /usr/bin/report /etc/systemd/system/pulse.service /etc/systemd/system/report.timer /run/pulse /run/report"
 		require.Equal(t, []string{"none"}, g.shell("ls -d "+left+" 2>/dev/null || echo none"))
@@ -278,4 +285,5 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 	t.Run("and nobody asks for their health", func(t *testing.T) {
 		p.says("the health of the roles that are left is ok", `(?m)^.*own-roles +ok +gateway [^;]*; own-mqtt [^;]*; recorder [^;]*; valkey [^;]*$`, "health", "--all")
 	})
+	t.Run("the store waits for its disk, and starts when it comes back", func(t *testing.T) { p.waitsForItsDisk(told) })
 }
