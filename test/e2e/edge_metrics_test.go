@@ -3,21 +3,15 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 
 	collector "spore/agent/metrics/ask"
-	"spore/builder/cmd/reach"
 	"spore/wire/nodeapi"
 )
 
@@ -28,19 +22,8 @@ func tellsMetrics(t *testing.T, at string) {
 	out, err := exec.Command(flashTool(t), "access", filepath.Join(sourceTree, "examples/edge"), "--pki", suite.dir,
 		"--user", "prometheus", "--lifetime", "1h", "-o", file).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
-	access, err := reach.ParseAccess(data)
-	require.NoError(t, err)
-	client := nodeapi.Client{
-		Identity: func() (nodeapi.Identity, error) {
-			return nodeapi.Identity{
-				Certificate: []byte(access.Certificate), Key: []byte(access.Key), Authorities: []byte(access.Authorities),
-			}, nil
-		},
-		Addresses: func(string) ([]string, error) { return []string{at}, nil },
-	}
-	var all map[string]*dto.MetricFamily
+	client := reads(t, file, func(string) ([]string, error) { return []string{at}, nil })
+	var all told
 	down := func() (names []string) {
 		for _, m := range all["spore_source_up"].GetMetric() {
 			if m.GetGauge().GetValue() != 1 {
@@ -56,8 +39,7 @@ func tellsMetrics(t *testing.T, at string) {
 		cancel()
 		require.NoError(t, err)
 		t.Logf("%d bytes in %s", len(text), time.Since(begun))
-		parser := expfmt.NewTextParser(model.LegacyValidation)
-		all, err = parser.TextToMetricFamilies(bytes.NewReader(text))
+		all, err = parseMetrics(string(text))
 		require.NoError(t, err)
 		if len(down()) == 0 && all["node_cpu_seconds_total"] != nil {
 			break
