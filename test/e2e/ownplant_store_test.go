@@ -84,12 +84,9 @@ func (p *ownPlant) storesOnItsDisk() time.Time {
 	size := p.stored("the disk's file system is told of", `node_filesystem_size_bytes{mountpoint="`+storeMount+`",fstype="ext4"}`)
 	require.Len(p.t, size, 1)
 	require.Equal(p.t, "edge-01", size[0].Labels["instance"])
-	up := p.stored("the node is asked", `timestamp(up{job="node"} == 1)`)
+	up := p.stored("the node is asked", `up{job="node"} == 1`)
 	require.Len(p.t, up, 1)
-	var at float64
-	_, err := fmt.Sscan(up[0].Samples[0].Value, &at)
-	require.NoError(p.t, err)
-	return time.Unix(int64(at), 0)
+	return time.Unix(int64(up[0].Samples[0].At), 0)
 }
 
 // had requires that the store still has what it had at a time, and has it nowhere but on its disk.
