@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -49,6 +50,7 @@ import (
 	kubernetesunit "spore/services/kubernetes/unit"
 	logsunit "spore/services/logs/unit"
 	metricsunit "spore/services/metrics/unit"
+	"spore/services/storedisk"
 	"spore/wire/nodeapi"
 )
 
@@ -346,7 +348,7 @@ func table(m *node.Machine) command.Table {
 					if len(*program) == 0 {
 						return command.Wrongly("a PROGRAM is needed")
 					}
-					bytes, err := metricsunit.Bound(*dir, cmp.Or(*size, "0"))
+					bytes, err := storedisk.Bound(*dir, cmp.Or(*size, "0"))
 					if err != nil {
 						return command.Wrongly("%v", err)
 					}
@@ -363,13 +365,17 @@ func table(m *node.Machine) command.Table {
 				password := a.Needed("password", "FILE", "which has the password of the store")
 				counters := a.String("counters", "FILE", "where to write how the store is, for the collector of metrics")
 				days := a.Needed("days", "DAYS", "for how many days entries are kept")
-				size := a.String("size", "BYTES", "what its data may fill; 0 is without a bound")
+				size := a.String("size", "BYTES|PERCENT%", "what its data may fill, of the file system where it is a share; 0 is "+
+					"without a bound")
 				program := a.Tail("PROGRAM [ARGUMENT...]")
 				return func(ctx context.Context) error {
-					bytes, err := strconv.ParseUint(cmp.Or(*size, "0"), 10, 63)
 					kept, notDays := strconv.ParseUint(*days, 10, 16)
-					if err != nil || notDays != nil || kept == 0 || len(*program) == 0 {
-						return command.Wrongly("whole numbers of days and of bytes, and a PROGRAM, are needed")
+					if notDays != nil || kept == 0 || len(*program) == 0 {
+						return command.Wrongly("a whole number of days and a PROGRAM are needed")
+					}
+					bytes, err := storedisk.Bound(*dir, cmp.Or(*size, "0"))
+					if err != nil {
+						return command.Wrongly("%v", err)
 					}
 					return logsunit.Run(ctx, logsunit.Usual(*dir, *password, *counters, int(kept), bytes, *program), m.Say)
 				}

@@ -606,7 +606,7 @@ var badDefinitions = []badInput{
 		`nodes/master-01.yaml:2:15: error: the disk is for valkey, but node master-01 has no role valkey; add the role in cluster.yaml or remove the disk`,
 	}},
 	{"disks of a role without them", []edit{disk}, []string{
-		`nodes/edge-01.yaml:2:15: error: the use of a disk "valkey" is unknown; write state, osd, kafka or metrics`,
+		`nodes/edge-01.yaml:2:15: error: the use of a disk "valkey" is unknown; write state, osd, kafka, metrics or logs`,
 	}},
 
 	// Needs.

@@ -329,7 +329,7 @@ var badNodefiles = []badInput{
 		"a use that does not exist",
 		[]edit{{"nodes/kafka-01.yaml", "use: kafka", "use: scratch"}},
 		[]string{
-			`nodes/kafka-01.yaml:5:11: error: the use of a disk "scratch" is unknown; write state, osd, kafka or metrics`,
+			`nodes/kafka-01.yaml:5:11: error: the use of a disk "scratch" is unknown; write state, osd, kafka, metrics or logs`,
 		},
 	},
 	{

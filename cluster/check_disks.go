@@ -10,14 +10,15 @@ import (
 	"spore/cluster/identity"
 	"spore/cluster/spec"
 	"spore/services"
+	"spore/services/logs"
 	"spore/services/metrics"
 )
 
 // ourUses are those of every configuration.
-var ourUses = []string{"state", "osd", "kafka", metrics.Use}
+var ourUses = []string{"state", "osd", "kafka", metrics.Use, logs.Use}
 
 // singleUses are those of which a node has one disk.
-var singleUses = []string{"state", metrics.Use}
+var singleUses = []string{"state", metrics.Use, logs.Use}
 
 // diskUses are what disks can be for: ours, and those of the services that a configuration has of its own.
 func diskUses(l *services.List) []string {

@@ -94,7 +94,7 @@ func TestARoleOfItsOwnIsARowOfTheConfiguration(t *testing.T) {
 	text := plain.String()
 	for _, want := range []string{
 		`services/valkey.yaml:1:1: error: there is no service "valkey"`, `error: the service "valkey" is unknown`,
-		`error: the role "valkey" is unknown`, `error: the use of a disk "valkey" is unknown; write state, osd, kafka or metrics`,
+		`error: the role "valkey" is unknown`, `error: the use of a disk "valkey" is unknown; write state, osd, kafka, metrics or logs`,
 	} {
 		require.Contains(t, text, want, "a folder without the role")
 	}

@@ -1,5 +1,5 @@
-// Package datadisk gives the services of a node the disks that its file names: for Kafka, for a store of metrics and
-// for roles of the configuration's own a file system each, for Ceph a partition each that BlueStore is made on, encrypted where asked.
+// Package datadisk gives the services of a node the disks that its file names: for Kafka, for stores of metrics and
+// of logs, for roles of the configuration's own a file system each, for Ceph a partition each that BlueStore is made on, encrypted where asked.
 //
 // A disk is taken when it was proved empty or carries our own partition, which is known by a PARTUUID made of the
 // cluster id and what the disk is named by. Anything else is refused with what is on it, and left as it is. One disk
@@ -18,6 +18,9 @@ import (
 	"spore/agent/paths"
 	"spore/cluster/role"
 	"spore/cluster/spec"
+	"spore/services/logs"
+	"spore/services/metrics"
+	"spore/services/storedisk"
 	"spore/storage/atomicfile"
 	"spore/storage/disk"
 	"spore/storage/gpt"
@@ -27,7 +30,8 @@ import (
 const (
 	Kafka   = "kafka"
 	OSD     = "osd"
-	Metrics = "metrics"
+	Metrics = metrics.Use
+	Logs    = logs.Use
 )
 
 // Partition types. That of file systems is that of generic data, which nothing mounts by itself (Discoverable Partitions
@@ -55,11 +59,12 @@ var uses = map[string]use{
 	Kafka: {Kafka, "Kafka disk", "spore-kafka", 256 << 20, false, "kafka-disks.service"},
 	// Less than that leaves an OSD no room beside its own tables.
 	OSD: {OSD, "Ceph OSD", "spore-osd", 1 << 30, true, "ceph-disks.service"},
-	// The store takes nothing more where 512 MiB are left, and puts files together in what is free.
-	Metrics: {Metrics, "metrics disk", "spore-metrics", leastStore, false, "metrics-disks.service"},
+	// Stores take nothing more where 512 MiB are left, and put files together in what is free.
+	Metrics: {Metrics, "metrics disk", "spore-metrics", leastStore, false, storedisk.Unit(Metrics)},
+	Logs:    {Logs, "logs disk", "spore-logs", 2 * leastStore, false, storedisk.Unit(Logs)},
 }
 
-// leastStore is the partition of a disk of 4 GiB.
+// leastStore is the partition of a disk of 4 GiB. One of logs has a queue of 2 GiB, too.
 const leastStore = 4<<30 - 4<<20
 
 // ownLabel begins the labels of partitions of roles that configurations have of their own: by it IsLabel knows also

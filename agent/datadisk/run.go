@@ -34,7 +34,7 @@ const (
 // Options is what Run works with.
 type Options struct {
 	ClusterID, ClusterName, Node string
-	// Use is Kafka, OSD, Metrics or the name of a role of the configuration's own.
+	// Use is Kafka, OSD, Metrics, Logs or the name of a role of the configuration's own.
 	Use string
 	// Disks are all disks of the node.
 	Disks []spec.Disk

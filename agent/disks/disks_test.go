@@ -32,13 +32,17 @@ func TestWhoseDisksAre(t *testing.T) {
 		"metrics": {
 			"root", "/var/lib/metrics-disks", []accountDir{{"victoria-metrics", "victoria-metrics"}}, []string{"victoria-metrics.service"},
 		},
+		"logs": {
+			"root", "/var/lib/logs-disks", []accountDir{{"victoria-logs", "victoria-logs"}, {"spore-logs-store", "spore-logs-store"}},
+			[]string{"victoria-logs.service", "spore-logs-store.service"},
+		},
 		"historian": {"hist", "/var/lib/historian-disks", []accountDir{{"data", "hist"}}, []string{"a.service", "b.service"}},
 	} {
 		got, err := whose(c, use)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	require.Equal(t, []string{"kafka", "metrics", "osd", "historian"}, Uses(c))
+	require.Equal(t, []string{"kafka", "logs", "metrics", "osd", "historian"}, Uses(c))
 	for _, use := range []string{"gateway", "mqtt", "none"} {
 		_, err := whose(c, use)
 		require.EqualError(t, err, fmt.Sprintf("prepare the disks for %q: no service and no role with disks is called so", use))

@@ -10,7 +10,9 @@ import (
 	"spore/cluster/role"
 	"spore/services"
 	"spore/services/kafka"
+	"spore/services/logs"
 	"spore/services/metrics"
+	"spore/services/storedisk"
 )
 
 // owner is who uses the disks of a use.
@@ -35,7 +37,13 @@ var owners = map[string]owner{
 	},
 	datadisk.OSD: {account: "ceph"},
 	datadisk.Metrics: {
-		account: "root", mounts: metrics.Disks, dirs: []accountDir{{metrics.Program, metrics.Program}}, units: []string{metrics.Unit},
+		account: "root", mounts: storedisk.Mounts(metrics.Use), dirs: []accountDir{{metrics.Program, metrics.Program}},
+		units: []string{metrics.Unit},
+	},
+	datadisk.Logs: {
+		account: "root", mounts: storedisk.Mounts(logs.Use),
+		dirs:  []accountDir{{logs.Program, logs.Program}, {logs.Taker, logs.Taker}},
+		units: []string{logs.Unit, logs.TakerUnit},
 	},
 }
 

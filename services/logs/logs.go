@@ -9,10 +9,14 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/services/service"
+	"spore/services/storedisk"
 )
 
 // Name is the service in cluster.yaml.
 const Name = "logs"
+
+// Use is the use of a disk that a store has its data on, as node files write it: entries, and what is queued of them.
+const Use = "logs"
 
 // Role is what a node with a store is. Every node sends to each store, so that each has everything.
 const Role = "logs-store"
@@ -50,12 +54,10 @@ func Service() service.Service {
 			"Receiver.sources": Sources, "Receiver.priority": Priorities, "Syslog.transport": transports,
 		},
 		Roles: []service.Role{
-			{Name: Role, Aliases: []string{"logs"}, Target: "logs.target", Programs: []string{Program, Taker}},
+			{Name: Role, Aliases: []string{"logs"}, Target: "logs.target", Programs: []string{storedisk.Program(Use), Program, Taker}},
 		},
-		Programs:  append(programs, senderPrograms...),
-		EveryNode: senders,
-		Leaves:    senderLeaves,
-		Renewal:   senderRenewal,
+		Disks:    map[string]string{Use: Role},
+		Programs: programs,
 		Secrets: []service.SecretRow{
 			{Name: PasswordEntry, Roles: []string{Role}, Each: service.OneNode, Form: service.FormPassword},
 			{Name: "logs-secret", Roles: []string{Role}, Each: service.OneUser, Entry: "{user-secret}",
@@ -79,6 +81,8 @@ func Service() service.Service {
 
 // programs are those of the role.
 var programs = []service.Program{
+	// Part of spore-agent.
+	{Name: storedisk.Program(Use), Unit: storedisk.Unit(Use), User: "root"},
 	{
 		Name: Program, Unit: Unit, Payloads: []string{Program}, User: Program, Secrets: []string{PasswordEntry},
 		Ports: []service.Port{service.TCP(Port, "logs: LogsQL, for this node").On(service.Loopback)},
@@ -92,10 +96,15 @@ var programs = []service.Program{
 // memory is what the two programs take, and room for questions.
 func memory(c *facts.Cluster, _ *facts.Node) int { return 384 + c.Nodes/2 }
 
-func variables(c *facts.Cluster, _ *facts.Node, _ uint64) map[string]string {
+func variables(c *facts.Cluster, n *facts.Node, _ uint64) map[string]string {
 	s := Of(c.Services)
+	size := strconv.FormatUint(s.Bytes(), 10)
+	if s.Bytes() == 0 && storedisk.Named(n.Disks, Use) {
+		size = storedisk.Share
+	}
 	return map[string]string{
-		"VICTORIA_LOGS_DAYS": strconv.Itoa(s.KeptDays()), "VICTORIA_LOGS_SIZE": strconv.FormatUint(s.Bytes(), 10),
+		"VICTORIA_LOGS_DAYS": strconv.Itoa(s.KeptDays()), "VICTORIA_LOGS_SIZE": size,
+		"VICTORIA_LOGS_DATA": storedisk.Data(n.Disks, Use, Program),
 	}
 }
 

@@ -9,10 +9,14 @@ import (
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/services/service"
+	"spore/services/storedisk"
 )
 
 // Name is the service in cluster.yaml.
 const Name = "metrics"
+
+// Use is the use of a disk that a store has its data on, as node files write it.
+const Use = "metrics"
 
 // Role is what a node with a store is. Each store scrapes every node, so that each has everything.
 const Role = "metrics-store"
@@ -51,12 +55,12 @@ func Service() service.Service {
 			"Job.scheme": schemes, "Receiver.severities": Severities, "Syslog.transport": transports,
 		},
 		Roles: []service.Role{
-			{Name: Role, Target: "metrics.target", Programs: []string{"metrics-disks", Program}},
+			{Name: Role, Target: "metrics.target", Programs: []string{storedisk.Program(Use), Program}},
 			{Name: AlertsRole, Target: "alerts.target", Programs: []string{Evaluator, Manager, Bridge}},
 		},
 		Disks: map[string]string{Use: Role},
 		// The first is a part of spore-agent.
-		Programs: append([]service.Program{{Name: "metrics-disks", Unit: "metrics-disks.service", User: "root"}, {
+		Programs: append([]service.Program{{Name: storedisk.Program(Use), Unit: storedisk.Unit(Use), User: "root"}, {
 			Name: Program, Unit: Unit, Payloads: []string{Program}, User: Program,
 			Secrets: []string{PasswordEntry, ScraperCertificate, ScraperKey},
 			Ports:   []service.Port{service.TCP(Port, "metrics: PromQL, for this node's API").On(service.Loopback)},
@@ -99,11 +103,11 @@ func memory(c *facts.Cluster, _ *facts.Node) int { return 256 + 4*c.Nodes }
 func variables(c *facts.Cluster, n *facts.Node, _ uint64) map[string]string {
 	s := Of(c.Services)
 	size := strconv.FormatUint(s.Bytes(), 10)
-	if s.Bytes() == 0 && hasDisk(n.Disks) {
-		size = share
+	if s.Bytes() == 0 && storedisk.Named(n.Disks, Use) {
+		size = storedisk.Share
 	}
 	return map[string]string{
-		"VICTORIA_METRICS_RETENTION": s.Kept(), "VICTORIA_METRICS_SIZE": size, "VICTORIA_METRICS_DATA": DataOf(n.Disks),
+		"VICTORIA_METRICS_RETENTION": s.Kept(), "VICTORIA_METRICS_SIZE": size, "VICTORIA_METRICS_DATA": storedisk.Data(n.Disks, Use, Program),
 	}
 }
 

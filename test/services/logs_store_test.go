@@ -52,7 +52,7 @@ func newLogsStore(t *testing.T, change ...string) *logsStore {
 	s.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
 	require.NoError(t, os.WriteFile(s.password, []byte("swordfish"), 0o600))
 	arguments := argumentsOf(t, logs.Unit, strings.NewReplacer(append(change,
-		"/var/lib/victoria-logs", s.data, "%d", dir, "127.0.0.1:9428", s.address,
+		"${VICTORIA_LOGS_DATA}", s.data, "%d", dir, "127.0.0.1:9428", s.address,
 		"/usr/bin/victoria-logs", filepath.Join(dir, "usr/bin/victoria-logs"))...))
 	s.args = arguments[slices.Index(arguments, "--")+1:]
 	t.Cleanup(s.kill)

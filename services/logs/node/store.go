@@ -15,6 +15,7 @@ import (
 	"spore/services/logs"
 	"spore/services/logs/store"
 	"spore/services/rendering"
+	"spore/services/storedisk"
 )
 
 // Renderings are how the configuration of each program is rendered.
@@ -31,6 +32,7 @@ func toTaker(in rendering.Input) (map[string]rendering.File, error) {
 	}
 	c := store.Config{
 		Cluster: in.Cluster.Name, Node: in.Node.Name, Roles: rolesOf(in.Cluster),
+		Data: storedisk.Data(in.Node.Disks, logs.Use, logs.Taker),
 		Days: s.KeptDays(), Queue: s.QueueBytes(),
 		URL:  "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(logs.Port)),
 		User: logs.User, PasswordFile: in.SecretPath(logs.PasswordEntry),

@@ -41,10 +41,16 @@ func rendered(t *testing.T, in rendering.Input) store.Config {
 
 func TestTheTakerKnowsEveryNodeAndTheStore(t *testing.T) {
 	require.Equal(t, store.Config{
-		Cluster: "plant", Node: "observer-02", Days: 30, Queue: 2 << 30,
+		Cluster: "plant", Node: "observer-02", Data: "/var/lib/spore-logs-store", Days: 30, Queue: 2 << 30,
 		Roles: map[string]string{"observer-01": "logs-store", "observer-02": "logs-store,worker", "edge-01": "dns-server,worker"},
 		URL:   "http://127.0.0.1:9428", User: "spore", PasswordFile: "/run/credentials/x/secret_logs-store-password",
 	}, rendered(t, input("observer-02", &logs.Settings{})))
+}
+
+func TestTheTakerHasItsDataOnTheDiskOfTheStore(t *testing.T) {
+	in := input("observer-02", &logs.Settings{})
+	in.Node.Disks = []spec.Disk{{Use: "metrics"}, {Use: logs.Use}}
+	require.Equal(t, "/var/lib/logs-disks/1/spore-logs-store", rendered(t, in).Data)
 }
 
 func TestOfTwoStoresOneGivesOn(t *testing.T) {

@@ -20,6 +20,8 @@ type Config struct {
 	// Cluster is the name of the cluster, and Node that of this node.
 	Cluster string `json:"cluster"`
 	Node    string `json:"node"`
+	// Data is the folder of the program's own data.
+	Data string `json:"data"`
 	// Roles are the roles of each node of the cluster that has some, sorted and separated by commas.
 	Roles map[string]string `json:"roles"`
 	// Days is for how many days the store keeps entries.

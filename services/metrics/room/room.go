@@ -411,15 +411,6 @@ func bytesOf(dir string) (uint64, error) {
 	return sum, err
 }
 
-// Capacity is what the file system of a folder has for its data and those of others: what is filled and what is free.
-func Capacity(dir string) (uint64, error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		return 0, fmt.Errorf("how large the disk of %s is: %w", dir, err)
-	}
-	return (s.Blocks - s.Bfree + s.Bavail) * uint64(s.Bsize), nil
-}
-
 // freeOf is what the disk has free for the store, as it asks itself.
 func freeOf(dir string) (uint64, error) {
 	var s unix.Statfs_t

@@ -1,17 +1,15 @@
-package unit
+package storedisk
 
 import (
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"spore/services/metrics/room"
 )
 
 func TestASizeIsBytesOrAShareOfTheDisk(t *testing.T) {
 	dir := t.TempDir()
-	all, err := room.Capacity(dir)
+	all, err := capacity(dir)
 	require.NoError(t, err)
 	require.NotZero(t, all)
 	for text, share := range map[string]float64{"80%": 0.8, "1%": 0.01, "100%": 1} {

@@ -1,11 +1,11 @@
-package unit
+package storedisk
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 
-	"spore/services/metrics/room"
+	"golang.org/x/sys/unix"
 )
 
 // Bound is what data may fill in bytes, of a text such as 21474836480, or 80%, which is a share of the file system of
@@ -19,9 +19,18 @@ func Bound(dir, text string) (uint64, error) {
 	case !isShare:
 		return n, nil
 	}
-	all, err := room.Capacity(dir)
+	all, err := capacity(dir)
 	if err != nil {
 		return 0, err
 	}
 	return all / 100 * n, nil
+}
+
+// capacity is what the file system of a folder has for its data and those of others: what is filled and what is free.
+func capacity(dir string) (uint64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, fmt.Errorf("how large the disk of %s is: %w", dir, err)
+	}
+	return (s.Blocks - s.Bfree + s.Bavail) * uint64(s.Bsize), nil
 }
