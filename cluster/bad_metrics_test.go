@@ -18,7 +18,7 @@ var badMetrics = []badInput{
 	{"an encrypted disk for a store", append(observed("days: 30\n"), edit{
 		"nodes/edge-01.yaml", "", "node: edge-01\ndisks:\n  - {use: metrics, encrypt: true, selector: {serial: S1}}\n",
 	}), []string{
-		`nodes/edge-01.yaml:3:28: error: only disks for osd are encrypted; remove encrypt`,
+		`nodes/edge-01.yaml:3:29: error: only disks for osd are encrypted; remove encrypt`,
 	}},
 	{"no days", observed("days: 0\n"), []string{
 		`services/metrics.yaml:1:7: error: days 0 is out of bounds; write 1 to 3660`,
