@@ -41,9 +41,11 @@ func newOwnPlant(t *testing.T) *ownPlant {
 			}
 		}
 	}
-	// replaceIn replaces both lists: services and roles.
 	replaceIn(t, p.file("cluster.yaml"), "[valkey, gateway]", "[valkey, gateway, own-mqtt, recorder, report, pulse]")
 	p.givesTheStoreADisk()
+	// It keeps its own logs, too.
+	replaceIn(t, p.file("cluster.yaml"), "services: [", "services: [logs, ")
+	replaceIn(t, p.file("cluster.yaml"), "roles: [", "roles: [logs-store, ")
 	replaceIn(t, p.file("cluster.yaml"), "domain: plant.example\n", "domain: plant.example\n\ntrialSettle: 1\n")
 	replaceIn(t, p.file("services/gateway.yaml"), "10.77.0.20:502", device(t))
 	replaceIn(t, p.file("units/report.timer"), "OnActiveSec=1min\nOnUnitActiveSec=1h\n", "OnActiveSec=1s\nOnUnitInactiveSec=3s\nAccuracySec=1s\n")
