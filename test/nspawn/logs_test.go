@@ -253,9 +253,11 @@ var suppressed = regexp.MustCompile(`Suppressed (\d+) messages from flood\.servi
 // flood has a unit of one node write 100,000 lines as quickly as it can.
 func (l *logsLab) flood(t *testing.T) {
 	const lines = 100_000
+	unit := fmt.Sprintf("[Service]\\nType=oneshot\\nExecStart=/usr/bin/seq -f \"flood %%%%06.0f\" 1 %d\\n", lines)
+	l.other.MustExec("sh", "-ec", "printf '"+strings.ReplaceAll(unit, "%", "%%")+"' >/run/systemd/system/flood.service; systemctl daemon-reload")
 	flooding := make(chan error, 1)
 	go func() {
-		_, err := l.other.Exec("systemd-run", "--unit=flood", "--wait", "--quiet", "sh", "-c", fmt.Sprintf("seq -f 'flood %%06.0f' 1 %d", lines))
+		_, err := l.other.Exec("systemctl", "start", "flood.service")
 		flooding <- err
 	}()
 	for range 5 {

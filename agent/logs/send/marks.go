@@ -11,6 +11,8 @@ type place struct {
 	// id is the series of numbers that the entry has one of, boot the start of the machine at which it was written.
 	id, boot string
 	number   uint64
+	// up is how long the machine had been up, in µs.
+	up uint64
 }
 
 // maxID bounds the names in a cursor; they are 128 bits in hexadecimal.
@@ -26,17 +28,24 @@ func placeOf(cursor string) (p place, ok bool) {
 		case "b":
 			p.boot = value
 		case "i":
-			n, err := strconv.ParseUint(value, 16, 64)
-			if err != nil {
+			if p.number, ok = hexadecimal(value); !ok {
 				return place{}, false
 			}
-			p.number = n
+		case "m":
+			if p.up, ok = hexadecimal(value); !ok {
+				return place{}, false
+			}
 		}
 	}
 	if p.id == "" || p.boot == "" || p.number == 0 || len(p.id) > maxID || len(p.boot) > maxID {
 		return place{}, false
 	}
 	return p, true
+}
+
+func hexadecimal(text string) (n uint64, ok bool) {
+	n, err := strconv.ParseUint(text, 16, 64)
+	return n, err == nil
 }
 
 // mark is the highest number of a series and a start. Both count: what the disk had not yet when the power was cut is
@@ -64,8 +73,13 @@ func (m marks) has(p place) bool {
 	return i >= 0 && p.number <= m[i].Last
 }
 
+// begins is how long after the start of the machine, in µs, the first entry that the journal has of it is written at
+// the latest.
+const begins = 10 * 60 * 1_000_000
+
 // gap is how many entries are missing before one that was not taken before: they were removed from a full journal before
-// they were read.
+// they were read. Each start of the machine has a series of its own, of which the first number is not known: where its
+// begin is missing, nobody knows how many there were, and it counts as one.
 func (m marks) gap(p place) uint64 {
 	for _, k := range m { // The latest first.
 		if k.ID == p.id {
@@ -74,6 +88,9 @@ func (m marks) gap(p place) uint64 {
 			}
 			return p.number - k.Last - 1
 		}
+	}
+	if len(m) > 0 && p.up > begins {
+		return 1
 	}
 	return 0
 }

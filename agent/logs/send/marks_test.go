@@ -13,8 +13,8 @@ import (
 
 func TestPlaceOfACursor(t *testing.T) {
 	for cursor, want := range map[string]place{
-		"s=a1;i=ff;b=b1;m=1;t=2;x=3":    {"a1", "b1", 255},
-		"s=a1;i=FF;b=b1":                {"a1", "b1", 255},
+		"s=a1;i=ff;b=b1;m=1f;t=2;x=3":   {"a1", "b1", 255, 31},
+		"s=a1;i=FF;b=b1":                {"a1", "b1", 255, 0},
 		"":                              {},
 		"file=7;offset=12":              {},
 		"s=a1;i=0;b=b1":                 {},
@@ -22,6 +22,7 @@ func TestPlaceOfACursor(t *testing.T) {
 		"s=a1;b=b1":                     {},
 		"i=1;b=b1":                      {},
 		"s=a1;i=10000000000000000;b=b1": {},
+		"s=a1;i=1;b=b1;m=x":             {},
 		"s=a1;i=x;b=b1":                 {},
 		"s=" + strings.Repeat("a", 33) + ";i=1;b=b1": {},
 		"s=a1;i=1;b=" + strings.Repeat("b", 1<<20):   {},
@@ -37,7 +38,7 @@ func FuzzPlaceOf(f *testing.F) {
 	f.Add(";;=;s=;i=-1")
 	f.Fuzz(func(t *testing.T, cursor string) {
 		if p, ok := placeOf(cursor); ok {
-			again, ok := placeOf(fmt.Sprintf("s=%s;i=%x;b=%s", p.id, p.number, p.boot))
+			again, ok := placeOf(fmt.Sprintf("s=%s;i=%x;b=%s;m=%x", p.id, p.number, p.boot, p.up))
 			require.True(t, ok)
 			require.Equal(t, p, again)
 		}
@@ -47,7 +48,7 @@ func FuzzPlaceOf(f *testing.F) {
 func TestMarks(t *testing.T) {
 	var m marks
 	take := func(id, boot string, number uint64) (gap uint64) {
-		p := place{id, boot, number}
+		p := place{id: id, boot: boot, number: number}
 		require.False(t, m.has(p))
 		gap = m.gap(p)
 		m = m.with(p)
@@ -57,12 +58,15 @@ func TestMarks(t *testing.T) {
 	require.Zero(t, take("s", "b1", 100), "nobody knows what was before the first one")
 	require.Zero(t, take("s", "b1", 101))
 	require.EqualValues(t, 8, take("s", "b1", 110))
-	require.True(t, m.has(place{"s", "b1", 50}))
+	require.True(t, m.has(place{id: "s", boot: "b1", number: 50}))
 	require.Zero(t, take("s", "b2", 105), "the disk did not have 105 to 110 when the power was cut")
 	require.Zero(t, take("s", "b2", 106))
-	require.True(t, m.has(place{"s", "b1", 110}))
+	require.True(t, m.has(place{id: "s", boot: "b1", number: 110}))
 	require.Zero(t, take("other", "b2", 1))
 	require.EqualValues(t, 3, take("s", "b3", 110), "of the start before, three were never read")
+	require.Zero(t, m.gap(place{id: "new", boot: "b4", number: 500, up: begins}), "the journal has this start from its begin on")
+	require.EqualValues(t, 1, m.gap(place{id: "new", boot: "b4", number: 9000, up: begins + 1}), "nobody knows how many")
+	require.Zero(t, marks{}.gap(place{id: "new", boot: "b4", number: 9000, up: begins + 1}), "the store is new")
 	for i := range 100 {
 		take(fmt.Sprint(i), "b4", 1)
 	}

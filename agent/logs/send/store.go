@@ -16,8 +16,11 @@ const (
 	mostPauses = 30
 )
 
-// sayAgain is after how long a problem that stays is said again. Each line goes to the stores as well.
-const sayAgain = 10 * time.Minute
+// A problem is said when it has lasted for sayAfter, and said again after sayAgain. Each line goes to the stores as well.
+const (
+	sayAfter = 10 * time.Second
+	sayAgain = 10 * time.Minute
+)
 
 // maxPieces bounds into how many pieces a batch is cut to find what the store calls malformed.
 const maxPieces = 64
@@ -121,9 +124,8 @@ func (s *store) note(a answer, err error) {
 		if s.problem == "" {
 			s.since = now
 		}
-		first := s.problem == ""
 		s.problem = err.Error()
-		if first && now.Sub(s.said) >= sayAgain/10 || now.Sub(s.said) >= sayAgain {
+		if now.Sub(s.since) >= sayAfter && (!s.told || now.Sub(s.said) >= sayAgain) {
 			s.said, s.told = now, true
 			s.say(fmt.Sprintf("%s does not take entries; they stay on this node: %s", s.Name, s.problem))
 		}

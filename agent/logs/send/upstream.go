@@ -28,7 +28,8 @@ const (
 	dialBound    = 15 * time.Second
 	headerBound  = time.Minute
 	requestBound = 5 * time.Minute
-	idleBound    = 5 * time.Minute
+	// idleBound is shorter than that of the API, so that no batch meets a connection that is just closed.
+	idleBound = 5 * time.Second
 	// mostLater bounds how long a store may have us wait.
 	mostLater = time.Minute
 )
@@ -97,6 +98,9 @@ func (u *upstream) send(ctx context.Context, packed []byte) (a answer, wait time
 	}
 	r.Header.Set("Content-Type", journalexport.ContentType)
 	r.Header.Set("Content-Encoding", "zstd")
+	// A store leaves out what it has. So net/http may send a batch again by itself where a connection was closed before
+	// it had an answer; nothing of this header is sent.
+	r.Header["Idempotency-Key"] = nil
 	got, err := u.client.Do(r)
 	if err != nil {
 		return later, 0, err
