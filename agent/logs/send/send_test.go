@@ -63,7 +63,11 @@ func newStore(t *testing.T, ca *testca.CA) *storeSim {
 }
 
 func (s *storeSim) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	entries, size, err := batchOf(r)
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // The node was cut off, or has ended.
+	}
+	entries, size, err := batchOf(r, body)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.largest = max(s.largest, size)
@@ -90,12 +94,12 @@ func (s *storeSim) keep(entries []journalexport.Entry) {
 }
 
 // batchOf reads a batch; the error is of what a store would not expect of a node.
-func batchOf(r *http.Request) (entries []journalexport.Entry, size int, err error) {
+func batchOf(r *http.Request, body []byte) (entries []journalexport.Entry, size int, err error) {
 	if r.Method != http.MethodPost || r.URL.Path != EntriesPath || r.Header.Get("Content-Type") != journalexport.ContentType ||
 		r.Header.Get("Content-Encoding") != "zstd" || r.ContentLength <= 0 {
 		return nil, 0, fmt.Errorf("%s %s %v", r.Method, r.URL, r.Header)
 	}
-	z, err := zstd.NewReader(r.Body, zstd.WithDecoderConcurrency(1))
+	z, err := zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return nil, 0, err
 	}
