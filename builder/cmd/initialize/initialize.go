@@ -38,7 +38,7 @@ with keys that commands write; an existing one stays as it is. The examples:
   plant         the same six, of which the broker and the machine with Ceph's monitor run pods too
   kubernetes    a control plane and a worker
   edge          three machines with MQTT brokers and DNS servers
-  observed      a machine with both, and one that keeps the metrics of all
+  observed      a machine with both, and one that keeps the metrics and logs of all
   own-programs  a machine with roles of your own: a service in Python, and a script that a timer starts
   own-mqtt      a machine whose MQTT broker is a role of your own
 

@@ -67,10 +67,11 @@ type Store struct {
 }
 
 // Bounds of what the store answers, in bytes, and for how long it is waited for. It lets go of a day when the questions
-// about it have ended.
+// about it have ended, which take a minute at most (its unit), and it has written what it has of it.
 const (
-	maxAnswer = 8 << 20
-	patience  = 2 * time.Minute
+	maxAnswer     = 8 << 20
+	patience      = time.Minute
+	patienceOfDay = 10 * time.Minute
 )
 
 const (
@@ -220,7 +221,7 @@ func isDay(name string) bool {
 
 // look asks the running store.
 func (s Store) look(ctx context.Context) (State, error) {
-	list, err := s.ask(ctx, "/internal/partition/list", nil)
+	list, err := s.ask(ctx, patience, "/internal/partition/list", nil)
 	if err != nil {
 		return State{}, err
 	}
@@ -228,7 +229,7 @@ func (s Store) look(ctx context.Context) (State, error) {
 	if st.Days, err = parseDays(list); err != nil {
 		return State{}, err
 	}
-	metrics, err := s.ask(ctx, "/metrics", nil)
+	metrics, err := s.ask(ctx, patience, "/metrics", nil)
 	if err != nil {
 		return State{}, err
 	}
@@ -241,12 +242,12 @@ func (s Store) look(ctx context.Context) (State, error) {
 
 // detach has the store let go of a day.
 func (s Store) detach(ctx context.Context, day string) error {
-	_, err := s.ask(ctx, "/internal/partition/detach", url.Values{"name": {day}})
+	_, err := s.ask(ctx, patienceOfDay, "/internal/partition/detach", url.Values{"name": {day}})
 	return err
 }
 
-func (s Store) ask(ctx context.Context, path string, form url.Values) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (s Store) ask(ctx context.Context, bound time.Duration, path string, form url.Values) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	password, err := atomicfile.ReadLimited(s.PasswordFile, 4<<10)
 	if err != nil {
