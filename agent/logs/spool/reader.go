@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -118,7 +119,9 @@ func (r *Reader) some() (b Batch, changed <-chan struct{}, err error) {
 			if !errors.Is(err, errTorn) {
 				return b, nil, err
 			}
-			r.skip(g.size)
+			if r.s.has(g) {
+				r.skip(g.size)
+			}
 			continue
 		}
 		full := r.frames(g, &b)
@@ -142,6 +145,13 @@ func (r *Reader) segment() (g stored, changed <-chan struct{}, any bool) {
 		}
 	}
 	return stored{}, r.s.changed, false
+}
+
+// has tells whether a segment is still there.
+func (s *Spool) has(g stored) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.segments, func(h stored) bool { return h.number == g.number })
 }
 
 // show opens a segment, as far as it is on disk.

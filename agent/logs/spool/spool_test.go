@@ -374,6 +374,47 @@ func TestATailThatIsTornAtAnyByteIsCut(t *testing.T) {
 	}
 }
 
+// A new segment counts only when its beginning is on disk; what a loss of power leaves of it is removed.
+func TestABeginningThatIsTornIsRemoved(t *testing.T) {
+	r := seeded(t)
+	dir := t.TempDir()
+	s := open(t, Options{Dir: dir, Consumers: both})
+	require.NoError(t, s.AppendMarked(t.Context(), line(r, 0), []Mark{{"node-1", "a", 7}}))
+	require.NoError(t, s.Close())
+	whole, err := os.ReadFile(s.path(0))
+	require.NoError(t, err)
+	for _, data := range [][]byte{nil, whole[:5], whole[:headSize], whole[:headSize+frameSize-1], make([]byte, 4096), []byte("x")} {
+		torn := copyOf(t, dir)
+		next := filepath.Join(torn, "segments", filepath.Base(s.path(1)))
+		require.NoError(t, os.WriteFile(next, data, 0o600))
+		again := open(t, Options{Dir: torn, Consumers: both})
+		require.NoFileExists(t, next)
+		require.EqualValues(t, 7, again.Mark("node-1", "a"))
+		require.NoError(t, again.Append(t.Context(), line(r, 1)))
+		require.Equal(t, upTo(2), rest(t, again, "keeper"))
+		require.NoError(t, again.Close())
+	}
+}
+
+// What is no segment stays, and a segment that goes meanwhile holds nothing up.
+func TestWhatOthersDoInTheFolder(t *testing.T) {
+	r := seeded(t)
+	var said []string
+	s := open(t, Options{Dir: t.TempDir(), Consumers: both, Segment: 1 << 10})
+	for i := range 60 {
+		require.NoError(t, s.Append(t.Context(), line(r, i)))
+	}
+	require.NoError(t, s.Close())
+	require.NoError(t, os.WriteFile(filepath.Join(s.segmentsDir(), "notes.txt"), nil, 0o600))
+	again := open(t, Options{Dir: s.o.Dir, Consumers: both, Say: func(text string) { said = append(said, text) }})
+	require.Contains(t, said[0], "is no segment")
+	require.NoError(t, os.Remove(again.path(again.segments[1].number)))
+	have := rest(t, again, "keeper")
+	require.Less(t, len(have), 60)
+	require.Equal(t, 59, have[len(have)-1])
+	require.Positive(t, again.Usage().Corrupt)
+}
+
 func TestBrokenBytesAreLeftOutAndCounted(t *testing.T) {
 	r := seeded(t)
 	dir := t.TempDir()

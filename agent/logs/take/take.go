@@ -34,6 +34,8 @@ const (
 	maxHeld = 40 << 20
 	// readBound is how long a batch may take to come.
 	readBound = 30 * time.Second
+	// takeBound is how long it may take to be on disk.
+	takeBound = 2 * time.Minute
 	// maxQueue is how many batches of one node wait for the one before; waitBound is for how long.
 	maxQueue  = 4
 	waitBound = 10 * time.Second
@@ -167,11 +169,14 @@ func (t *Taker) serve(w http.ResponseWriter, r *http.Request, name string) error
 	}
 	var held int
 	defer func() { t.release(held) }()
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readBound)) // A recorder of a test has none.
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(readBound)) // A recorder of a test has none.
 	packed, err := t.read(r.Body, &held)
 	if err != nil {
 		return err
 	}
+	// The server takes a deadline behind the body for the end of who asks.
+	_ = control.SetReadDeadline(time.Now().Add(takeBound))
 	data, err := t.unpack(r.Context(), packed, &held)
 	if err != nil {
 		t.count(name, func(c *counts) { c.malformed++ })
