@@ -15,6 +15,7 @@ const (
 	timeField    = "__REALTIME_TIMESTAMP"
 	messageField = "MESSAGE"
 	sourceField  = journalexport.Prefix + "SOURCE"
+	streamField  = "KUBERNETES_STREAM"
 	// ownTimeField has the time of an entry whose own could not be kept, or "store" where there was none.
 	ownTimeField = journalexport.Prefix + "TIME"
 )
@@ -178,15 +179,17 @@ func appendText(dst, value []byte) []byte {
 // and rises; "" where the cursor says nothing.
 //
 // A journal's numbers (s, i) go back when a loss of power takes entries that were sent already: those of the next start
-// (b) have the same numbers. So each start is a series.
+// (b) have the same numbers. So each start is a series. Of a container's file each stream is one: a message in parts
+// may begin before messages of the other stream, and end behind them.
 func placeOf(e journalexport.Entry) (series string, number uint64) {
 	cursor, _ := e.Get(cursorField)
 	if file := part(cursor, "file"); file != "" {
+		stream, _ := e.Get(streamField)
 		n, err := strconv.ParseUint(part(cursor, "offset"), 10, 62)
-		if err != nil || len(file) > maxSeries || strings.ContainsAny(file, "\t\n") {
+		if err != nil || len(file) > maxSeries || strings.ContainsAny(file+stream, "\t\n") {
 			return "", 0
 		}
-		return "file=" + file, n + 1
+		return "file=" + file + ";" + stream[:min(len(stream), maxStream)], n + 1
 	}
 	s, b := part(cursor, "s"), part(cursor, "b")
 	n, err := strconv.ParseUint(part(cursor, "i"), 16, 64)
@@ -196,8 +199,8 @@ func placeOf(e journalexport.Entry) (series string, number uint64) {
 	return "s=" + s + ";b=" + b, n
 }
 
-// maxSeries bounds the name of a file in a cursor, in bytes.
-const maxSeries = 200
+// maxSeries bounds the name of a file in a cursor, and maxStream that of a stream, in bytes.
+const maxSeries, maxStream = 200, 16
 
 // part is a value of a cursor, such as s=…;i=….
 func part(cursor, name string) string {

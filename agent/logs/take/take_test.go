@@ -251,6 +251,14 @@ func TestWhatComesAgainIsLeftOut(t *testing.T) {
 	ok(file("x", 0), file("x", 10), file("x", 20), file("y", 0))
 	require.Equal(t, []string{"x0", "y0", "x10", "x20"}, messages())
 
+	// A message in parts ends behind one of the other stream that began later.
+	of := func(stream string, n int) journalexport.Entry {
+		return append(file("z", n), journalexport.Field{Name: "KUBERNETES_STREAM", Value: []byte(stream)})
+	}
+	ok(of("stderr", 50), of("stdout", 40))
+	ok(of("stderr", 50), of("stdout", 40), of("stdout", 60))
+	require.Equal(t, []string{"z50", "z40", "z60"}, messages())
+
 	// What has no place is taken each time.
 	for _, c := range []string{"", "x", "s=1;i=2;b=3", "file=a", "file=a;offset=-1", "file=a\tb;offset=1", cursor("a", "b", 1) + ";i=zz"} {
 		ok(entry("__CURSOR", "q;"+strings.ReplaceAll(c, "i=1;", "")), entry("MESSAGE", "z"))
@@ -259,7 +267,7 @@ func TestWhatComesAgainIsLeftOut(t *testing.T) {
 	w := bring(t, taker, batchOf(t, numbered(1)), func(r *http.Request) { r.Header.Set(nodeapi.EntriesOf, "edge-02") })
 	require.Equal(t, http.StatusNoContent, w.Code)
 	require.Equal(t, "edge-02", m.entries(t)[0]["node"], "each node has its own numbers")
-	require.Contains(t, string(taker.Metrics()), "spore_logs_store_duplicates_total{node=\"edge-01\"} 7\n")
+	require.Contains(t, string(taker.Metrics()), "spore_logs_store_duplicates_total{node=\"edge-01\"} 9\n")
 }
 
 func TestWhatIsRefusedIsNotRemembered(t *testing.T) {
