@@ -29,6 +29,7 @@ import (
 	"spore/test/chance"
 	"spore/test/testca"
 	"spore/wire/journalexport"
+	"spore/wire/nodeapi"
 )
 
 // storeSim is a store as nodes see it.
@@ -95,7 +96,7 @@ func (s *storeSim) keep(entries []journalexport.Entry) {
 
 // batchOf reads a batch; the error is of what a store would not expect of a node.
 func batchOf(r *http.Request, body []byte) (entries []journalexport.Entry, size int, err error) {
-	if r.Method != http.MethodPost || r.URL.Path != EntriesPath || r.Header.Get("Content-Type") != journalexport.ContentType ||
+	if r.Method != http.MethodPost || r.URL.Path != nodeapi.EntriesPath || r.Header.Get("Content-Type") != journalexport.ContentType ||
 		r.Header.Get("Content-Encoding") != "zstd" || r.ContentLength <= 0 {
 		return nil, 0, fmt.Errorf("%s %s %v", r.Method, r.URL, r.Header)
 	}

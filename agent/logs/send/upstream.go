@@ -18,10 +18,8 @@ import (
 
 	"spore/services/logs/sending"
 	"spore/wire/journalexport"
+	"spore/wire/nodeapi"
 )
-
-// EntriesPath is where a store takes entries, in the API of its node.
-const EntriesPath = "/v1/logs/entries"
 
 // Times of a request. headerBound is how long a store may think about a batch: it writes it to its disk.
 const (
@@ -79,7 +77,7 @@ func newUpstream(s sending.Store, c sending.Config, authority []byte) (*upstream
 		MaxIdleConnsPerHost: 1, MaxResponseHeaderBytes: 16 << 10, DisableCompression: true,
 	}
 	return &upstream{
-		url: "https://" + s.Address + EntriesPath, pack: pack,
+		url: "https://" + s.Address + nodeapi.EntriesPath, pack: pack,
 		client: &http.Client{
 			Transport: t, Timeout: requestBound,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
