@@ -35,7 +35,8 @@ func run(ctx context.Context, args []string) error {
 		return share(args[1])
 	}
 	if len(args) != 3 {
-		return fmt.Errorf("it takes three arguments: the file that spore-agent renders, and the folders of its state and its counters; it has %d", len(args))
+		return fmt.Errorf("it takes three arguments: the file that spore-agent renders, and the folders of its state and "+
+			"its counters; it has %d", len(args))
 	}
 	data, err := atomicfile.ReadLimited(args[0], sending.MaxSize)
 	if err != nil {

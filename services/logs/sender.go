@@ -22,13 +22,15 @@ var senderPrograms = []service.Program{
 	{
 		Name: Sender, Unit: SenderUnit, Own: []string{Sender}, User: Sender,
 		Secrets: []string{SenderCertificate, SenderKey},
-		Ports:   []service.Port{service.TCP(SenderPort, "logs: the journal of this node, from journal-upload alone").On(service.Loopback)},
+		Ports: []service.Port{
+			service.TCP(SenderPort, "logs: the journal of this node, from journal-upload alone").On(service.Loopback),
+		},
 	},
 	{Name: Uploader, Unit: UploaderUnit, Packages: []string{"systemd-journal-remote"}, User: Uploader},
 }
 
-// senderLeaves are what a node sends by: it may do that, and nothing else. What a store says of who sent an entry, it has
-// from the name in there.
+// senderLeaves are what a node sends by: it may do that, and nothing else. What a store says of who sent an entry, it
+// has from the name in there.
 var senderLeaves = []service.LeafRow{{
 	Name: "logs-sender", Authority: "agent", Roles: []string{service.EveryNode}, With: Name, CommonName: "{node}",
 	Organization: []string{"spore:sender"}, Usage: service.Client, Certificate: SenderCertificate, Key: SenderKey,

@@ -15,8 +15,8 @@ import (
 // ErrMalformed says that a stream is not in the format. Nothing behind that place can be read.
 var ErrMalformed = errors.New("the stream is not in the Journal Export Format")
 
-// A program chooses the names and values of its own fields, and their order in an entry is not fixed. What journald says
-// about the program has a room of its own, so that no program can push it out of its entry.
+// A program chooses the names and values of its own fields, and their order in an entry is not fixed. What journald
+// says about the program has a room of its own, so that no program can push it out of its entry.
 const (
 	clientFields  = 92
 	trustedFields = 32

@@ -65,7 +65,7 @@ const (
 )
 
 // established is TCP_ESTABLISHED (include/net/tcp_states.h). Others have no account any more, or not yet.
-var established = []byte("01")
+const established = "01"
 
 // find looks for a socket by its own address and the one that it is connected to.
 func find(table io.Reader, own, to netip.AddrPort) (uint32, error) {
@@ -73,8 +73,11 @@ func find(table io.Reader, own, to netip.AddrPort) (uint32, error) {
 	in := bufio.NewScanner(table) // Lines have 150 bytes.
 	for in.Scan() {
 		f := bytes.Fields(in.Bytes())
-		if len(f) < columns || string(f[columnLocal]) != wantOwn || string(f[columnRemote]) != wantTo || !bytes.Equal(f[columnState], established) {
+		if len(f) < columns || string(f[columnLocal]) != wantOwn || string(f[columnRemote]) != wantTo {
 			continue
+		}
+		if string(f[columnState]) != established {
+			return 0, ErrUnknown
 		}
 		uid, err := strconv.ParseUint(string(f[columnUID]), 10, 32)
 		if err != nil {

@@ -16,9 +16,9 @@ import (
 // journalKey is the key of acknowledgements of the journal, of which the last one counts.
 const journalKey = "journal"
 
-// journal is the journal of the node as one store gets it. systemd-journal-upload posts entries until it has reached the
-// end of the journal, waits for the answer, saves where it is, and posts what was written meanwhile. It is answered when
-// the store has all of it; until then it reads no further. So nothing is kept here but what is on its way.
+// journal is the journal of the node as one store gets it. systemd-journal-upload posts entries until it has reached
+// the end of the journal, waits for the answer, saves where it is, and posts what was written meanwhile. It is answered
+// when the store has all of it; until then it reads no further. So nothing is kept here but what is on its way.
 type journal struct {
 	positions *Positions[marks]
 	// turn is held by the upload that is taken. A second one comes where journal-upload was started anew.

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// place is where an entry stands in the journals of a node, by its cursor (systemd, sd-journal.c, sd_journal_get_cursor).
+// place is where an entry stands in the journals of a node, by its cursor (systemd, sd-journal.c,
+// sd_journal_get_cursor).
 type place struct {
 	// id is the series of numbers that the entry has one of, boot the start of the machine at which it was written.
 	id, boot string
@@ -77,9 +78,9 @@ func (m marks) has(p place) bool {
 // the latest.
 const begins = 10 * 60 * 1_000_000
 
-// gap is how many entries are missing before one that was not taken before: they were removed from a full journal before
-// they were read. Each start of the machine has a series of its own, of which the first number is not known: where its
-// begin is missing, nobody knows how many there were, and it counts as one.
+// gap is how many entries are missing before one that was not taken before: they were removed from a full journal
+// before they were read. Each start of the machine has a series of its own, of which the first number is not known:
+// where its begin is missing, nobody knows how many there were, and it counts as one.
 func (m marks) gap(p place) uint64 {
 	for _, k := range m { // The latest first.
 		if k.ID == p.id {

@@ -162,7 +162,8 @@ func (s *Sender) write() error {
 		}
 	}
 	s.o.Status(strings.Join(status, "; "))
-	if err := atomicfile.Replace(filepath.Join(s.o.RunDir, CountersFile), s.counters.text(), 0o644, atomicfile.Unsynced); err != nil {
+	path := filepath.Join(s.o.RunDir, CountersFile)
+	if err := atomicfile.Replace(path, s.counters.text(), 0o644, atomicfile.Unsynced); err != nil {
 		return fmt.Errorf("write the counters: %w", err)
 	}
 	return nil

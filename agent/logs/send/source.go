@@ -30,7 +30,8 @@ type Source interface {
 	// Name is Pod or Audit: the field SourceField of its entries, and a label of their counters.
 	Name() string
 	// Open begins to read for one store: behind what that store has acknowledged before, and at the oldest where it has
-	// nothing. It is called once for each store. The source keeps the position of each store by itself, such as in Positions.
+	// nothing. It is called once for each store. The source keeps the position of each store by itself, such as in
+	// Positions.
 	Open(store string) (Reader, error)
 }
 

@@ -16,7 +16,8 @@ const (
 	mostPauses = 30
 )
 
-// A problem is said when it has lasted for sayAfter, and said again after sayAgain. Each line goes to the stores as well.
+// A problem is said when it has lasted for sayAfter, and said again after sayAgain. Each line goes to the stores as
+// well.
 const (
 	sayAfter = 10 * time.Second
 	sayAgain = 10 * time.Minute

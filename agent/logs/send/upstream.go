@@ -60,7 +60,8 @@ func newUpstream(s sending.Store, c sending.Config, authority []byte) (*upstream
 	if !pool.AppendCertsFromPEM(authority) {
 		return nil, fmt.Errorf("%s has no certificate", c.CA)
 	}
-	pack, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(256<<10))
+	pack, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
+		zstd.WithWindowSize(256<<10))
 	if err != nil {
 		return nil, fmt.Errorf("internal error: %w", err)
 	}

@@ -54,7 +54,8 @@ func toSender(in rendering.Input) (map[string]rendering.File, error) {
 		return nil, err
 	}
 	c := sending.Config{
-		CA: filepath.Join(in.Dir, authorityFile), Certificate: in.SecretPath(logs.SenderCertificate), Key: in.SecretPath(logs.SenderKey),
+		CA:          filepath.Join(in.Dir, authorityFile),
+		Certificate: in.SecretPath(logs.SenderCertificate), Key: in.SecretPath(logs.SenderKey),
 	}
 	c.Pods, c.Audit = ofKubernetes(in)
 	out := map[string]rendering.File{authorityFile: {Data: authority, Mode: 0o644}}

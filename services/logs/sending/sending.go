@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// File is its name in the runtime directory, and Dir that of the folder with a file for each store, by its number, which
-// systemd-journal-upload is started with.
+// File is its name in the runtime directory, and Dir that of the folder with a file for each store, by its number,
+// which systemd-journal-upload is started with.
 const (
 	File = "send.json"
 	Dir  = "stores"
