@@ -29,12 +29,13 @@ const (
 // noTaker is what a node is told whose batch nobody takes. It keeps it, and asks again.
 const noTaker = "the store of logs does not answer; see the journal of spore-logs-store.service"
 
-// entriesRow hands what nodes log over to the store's program, with the name of the node whose certificate it came with.
+// entriesRow hands what nodes log over to the store's program, with the name of the node whose certificate it came
+// with.
 func entriesRow(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
 	here := logs.Stores(c, n.Name)
 	transport := &http.Transport{
-		DisableCompression: true, MaxIdleConns: maxBatches, MaxIdleConnsPerHost: maxBatches, IdleConnTimeout: 10 * time.Second,
-		MaxResponseHeaderBytes: 16 << 10, ResponseHeaderTimeout: entriesBound,
+		DisableCompression: true, MaxIdleConns: maxBatches, MaxIdleConnsPerHost: maxBatches,
+		IdleConnTimeout: 10 * time.Second, MaxResponseHeaderBytes: 16 << 10, ResponseHeaderTimeout: entriesBound,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", m.Root.At(logs.TakerSocket))
 		},

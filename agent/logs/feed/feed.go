@@ -1,7 +1,7 @@
-// Package feed writes the lines of the store's queue into VictoriaLogs, and is past them only when VictoriaLogs has them
-// on its disk: it acknowledges what it has in memory, and writes that down some seconds later. A process of it that has
-// taken something and is still there half a minute after has written it; where another one is there, everything that is
-// not certain is sent again.
+// Package feed writes the lines of the store's queue into VictoriaLogs, and is past them only when VictoriaLogs has
+// them on its disk: it acknowledges what it has in memory, and writes that down some seconds later. A process of it
+// that has taken something and is still there half a minute after has written it; where another one is there,
+// everything that is not certain is sent again.
 //
 // What is sent twice is there twice; whoever asks leaves out entries of one node with the same cursor.
 package feed
@@ -44,7 +44,8 @@ const (
 )
 
 // path is where lines are written, with the fields by which VictoriaLogs sorts them into streams.
-const path = "/insert/jsonline?_stream_fields=node,_SPORE_SOURCE,_SYSTEMD_UNIT,KUBERNETES_NAMESPACE,KUBERNETES_POD,KUBERNETES_CONTAINER"
+const path = "/insert/jsonline?_stream_fields=" +
+	"node,_SPORE_SOURCE,_SYSTEMD_UNIT,KUBERNETES_NAMESPACE,KUBERNETES_POD,KUBERNETES_CONTAINER"
 
 // Queue is the queue as this consumer has it (spool.Reader).
 type Queue interface {
@@ -109,9 +110,8 @@ func New(o Options) *Feeder {
 		}
 	}
 	transport := &http.Transport{MaxIdleConns: 2, IdleConnTimeout: time.Minute, DisableCompression: true, Proxy: nil}
-	return &Feeder{o: o, client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}}}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Feeder{o: o, client: &http.Client{Transport: transport, CheckRedirect: stay}}
 }
 
 // Counts tells what became of lines.
@@ -221,7 +221,8 @@ func (f *Feeder) deliver(ctx context.Context, b spool.Batch) error {
 }
 
 // errFull is what VictoriaLogs says by 429, and by a metric.
-var errFull = errors.New("VictoriaLogs takes nothing: its disk is full; what comes waits in the queue, and then on the nodes")
+var errFull = errors.New("VictoriaLogs takes nothing: its disk is full; " +
+	"what comes waits in the queue, and then on the nodes")
 
 func (f *Feeder) isFull() {
 	f.full = time.Now()
@@ -330,7 +331,9 @@ func cutLast(line string) (name, value string, found bool) {
 }
 
 // ask sends a request, and has the answer read.
-func (f *Feeder) ask(ctx context.Context, method, path string, body []byte, read func(io.Reader) (string, error)) (int, string, error) {
+func (f *Feeder) ask(
+	ctx context.Context, method, path string, body []byte, read func(io.Reader) (string, error),
+) (status int, text string, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, f.o.URL+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, "", err
@@ -346,7 +349,7 @@ func (f *Feeder) ask(ctx context.Context, method, path string, body []byte, read
 		return 0, "", err
 	}
 	defer answer.Body.Close()
-	text, err := read(answer.Body)
+	text, err = read(answer.Body)
 	return answer.StatusCode, text, err
 }
 

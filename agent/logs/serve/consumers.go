@@ -17,8 +17,8 @@ type consumer struct {
 	begin func(*spool.Reader) (run func(context.Context) error, metrics func() []byte, err error)
 }
 
-// consumers are all that the settings have: VictoriaLogs, which loses nothing, and the receivers of `give:`, whose oldest
-// lines go where the queue is full.
+// consumers are all that the settings have: VictoriaLogs, which loses nothing, and the receivers of `give:`, whose
+// oldest lines go where the queue is full.
 func consumers(o Options) []consumer {
 	out := []consumer{{
 		Consumer: spool.Consumer{Name: logs.Program, Keeps: true},

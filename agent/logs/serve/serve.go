@@ -1,5 +1,5 @@
-// Package serve is the program spore-logs-store: it takes what nodes bring by the node's API (package take), keeps it in
-// a queue on disk (package spool), and has each consumer take it from there, such as VictoriaLogs (package feed).
+// Package serve is the program spore-logs-store: it takes what nodes bring by the node's API (package take), keeps it
+// in a queue on disk (package spool), and has each consumer take it from there, such as VictoriaLogs (package feed).
 package serve
 
 import (
@@ -185,8 +185,10 @@ func queueMetrics(queue *spool.Spool, of []spool.Consumer) []byte {
 			out = fmt.Appendf(out, "spore_logs_%s{consumer=%q} %v\n", name, c.Name, value(queue.Lag(c.Name)))
 		}
 	}
-	each("queue_behind_bytes", "gauge", "What a consumer of the queue has before it.", func(l spool.Lag) any { return l.Bytes })
-	each("queue_behind_seconds", "gauge", "How long the oldest entry has waited for a consumer; VictoriaLogs is always half a minute behind.",
+	each("queue_behind_bytes", "gauge", "What a consumer of the queue has before it.",
+		func(l spool.Lag) any { return l.Bytes })
+	each("queue_behind_seconds", "gauge",
+		"How long the oldest entry has waited for a consumer; VictoriaLogs is always half a minute behind.",
 		func(l spool.Lag) any { return fmt.Sprintf("%.3f", l.Behind.Seconds()) })
 	each("queue_dropped_total", "counter", "Entries that a consumer has lost, since the queue was full.",
 		func(l spool.Lag) any { return l.Dropped })

@@ -188,7 +188,8 @@ func unpack(d *zstd.Decoder, f frame, packed []byte) ([]byte, error) {
 
 // newDecoder reads what newEncoder writes.
 func newDecoder() (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxLines), zstd.WithDecoderLowmem(true))
+	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxLines),
+		zstd.WithDecoderLowmem(true))
 }
 
 // newEncoder takes little memory and time: the lines are packed again by who keeps them.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +43,11 @@ func (m *marks) put(k Mark) {
 	if of == nil {
 		if len(m.groups) >= maxGroups {
 			delete(m.groups, oldest(m.groups, func(of map[string]place) uint64 {
-				return slices.MaxFunc(slices.Collect(maps.Values(of)), func(a, b place) int { return cmp.Compare(a.turn, b.turn) }).turn
+				last := uint64(0)
+				for _, p := range of {
+					last = max(last, p.turn)
+				}
+				return last
 			}))
 		}
 		of = map[string]place{}
@@ -94,7 +97,8 @@ func checkMarks(of []Mark) error {
 	for _, m := range of {
 		for _, name := range []string{m.Group, m.ID} {
 			if len(name) > maxMarkName || strings.ContainsAny(name, "\t\n") {
-				return fmt.Errorf("the name %.64q of a source is longer than %d bytes, or has a tab or a line's end", name, maxMarkName)
+				return fmt.Errorf("the name %.64q of a source is longer than %d bytes, or has a tab or a line's end",
+					name, maxMarkName)
 			}
 		}
 	}

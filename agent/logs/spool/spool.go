@@ -79,8 +79,8 @@ type Options struct {
 type Consumer struct {
 	// Name has lower-case letters, digits and hyphens.
 	Name string
-	// Keeps says that it loses nothing: the spool refuses lines rather than to drop what it has not taken. The oldest lines
-	// of others go when the spool is full.
+	// Keeps says that it loses nothing: the spool refuses lines rather than to drop what it has not taken. The oldest
+	// lines of others go when the spool is full.
 	Keeps bool
 }
 

@@ -322,7 +322,8 @@ func (t *Taker) unpack(ctx context.Context, packed []byte, held *int) ([]byte, e
 // take makes lines of the entries of a batch, and keeps them. What is before a place that is malformed is kept.
 func (t *Taker) take(ctx context.Context, name string, data []byte, held *int) error {
 	b := &batch{t: t, ctx: ctx, node: name, highest: map[string]uint64{}, origin: origin{
-		cluster: t.o.Cluster, node: name, roles: t.o.Roles[name], now: t.o.Now(), kept: time.Duration(t.o.Days) * 24 * time.Hour,
+		cluster: t.o.Cluster, node: name, roles: t.o.Roles[name], now: t.o.Now(),
+		kept: time.Duration(t.o.Days) * 24 * time.Hour,
 	}}
 	entries := journalexport.NewReader(bytes.NewReader(data))
 	for {
