@@ -22,14 +22,14 @@ func (t *Taker) Metrics() []byte {
 	}{
 		{"taken_total", "Entries of a node that the store has taken.", func(c counts) int64 { return c.lines }},
 		{"taken_bytes_total", "Bytes of those entries, as lines of JSON.", func(c counts) int64 { return c.bytes }},
-		{"duplicates_total", "Entries of a node that came again and were left out.", 
+		{"duplicates_total", "Entries of a node that came again and were left out.",
 			func(c counts) int64 { return c.twice }},
-		{"malformed_total", "Batches and entries of a node that could not be read.", 
+		{"malformed_total", "Batches and entries of a node that could not be read.",
 			func(c counts) int64 { return c.malformed }},
-		{"clamped_total", "Entries of a node whose time is too far from that of the store.", 
+		{"clamped_total", "Entries of a node whose time is too far from that of the store.",
 			func(c counts) int64 { return c.clamped }},
 		{"taken_cut_total", "Entries of a node of which something was cut off.", func(c counts) int64 { return c.cut }},
-		{"refused_total", "Batches of a node that were refused; it keeps those that it may send again.", 
+		{"refused_total", "Batches of a node that were refused; it keeps those that it may send again.",
 			func(c counts) int64 { return c.refused }},
 	} {
 		name := "spore_logs_store_" + m.name
