@@ -25,6 +25,7 @@ import (
 
 	"spore/builder/vm"
 	"spore/test/chance"
+	"spore/wire/nodeapi"
 )
 
 // pods are a server on the worker, and clients on both nodes. The master takes only what tolerates it.
@@ -120,6 +121,7 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 		{"kubectl comes in by the proxy of a rehearsal", l.isReachedByTheProxy, false},
 		{"a deployment runs on the worker and is reached by its name from the other node", l.servesByName, true},
 		{"the operator reads logs, runs programs and forwards ports", l.operates, false},
+		{"a node answers with the lines of its pods, without the API of Kubernetes", l.saysWhatPodsWrite, false},
 		{"a network policy holds", l.holdsPolicies, false},
 		{"pods of the administrator see their nodes", l.looks, true},
 		{"each node listens where its rows say, and nowhere else", l.listensWhereItsRowsSay, false},
@@ -219,6 +221,25 @@ func (l *lab) operates(t *testing.T) {
 	body, err := io.ReadAll(r.Body)
 	require.NoError(t, err)
 	require.Contains(t, string(body), helloAnswer)
+}
+
+// saysWhatPodsWrite asks the nodes themselves for what kubectl shows of a pod. The one without it has no line.
+func (l *lab) saysWhatPodsWrite(t *testing.T) {
+	pod := l.must("get", "pods", "-n", "lab", "-l", "app=hello", "-o", "jsonpath={.items[0].metadata.name}")
+	container := l.must("get", "pods", "-n", "lab", "-l", "app=hello", "-o", "jsonpath={.items[0].spec.containers[0].name}")
+	var text string
+	l.within(kubeStep, "the node answers", func() (err error) {
+		text, err = l.asks("logs", "--pod", "lab/"+pod+"/"+container, "--grep", "^GET / from", "--json")
+		return err
+	})
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	require.NotEmpty(t, lines[0], "kubectl logs shows such lines")
+	for _, line := range lines {
+		e, err := nodeapi.ParseEntry([]byte(line))
+		require.NoError(t, err, line)
+		require.Equal(t, pod+"/"+container, e.Identifier)
+		require.Contains(t, e.Message, "GET / from ")
+	}
 }
 
 // serving starts a kubectl that serves until the end of the test, and returns the URL that its output names.

@@ -150,6 +150,10 @@ func TestTheAPIServerWithOtherSettings(t *testing.T) {
 	require.NoError(t, json.Unmarshal(files["audit-policy.json"].Data, &policy))
 	require.Equal(t, "Request", policy.Rules[len(policy.Rules)-1].Level)
 	require.Equal(t, "Metadata", policy.Rules[len(policy.Rules)-2].Level, "Secrets stay out of the log at every level")
+	rules, err := json.Marshal(auditPolicy(kubernetes.AuditRequest)["rules"].([]any))
+	require.NoError(t, err)
+	require.Contains(t, string(rules), `{"level":"Metadata","resources":[{"group":"","resources":["secrets","configmaps","serviceaccounts/token"]},`+
+		`{"group":"authentication.k8s.io","resources":["tokenreviews"]}]},{"level":"Request"}]`, "what has secrets as its content stands before the rest")
 }
 
 func TestTheEncryptionKeyIsForTheAPIServerAlone(t *testing.T) {
