@@ -53,9 +53,9 @@ several nodes have, in the order of time, each line with the name of its node; -
 journal of all units and of the kernel is meant. With --role it is the units of that role, unless --unit names others.
 In the place of a unit, the name of a role of roles/ means the units of its logs.
 
-Where a node has the role ` + logs.Role + `, several nodes are not asked themselves, unless with --direct or --follow: the store
-is, which also has what a machine said that is gone. Of two, the first that answers is; when none does, the nodes are
-asked, and a message says so. Where the store has had nothing of a node for ten minutes, a message says that, too. --pod
+Where a node has the role ` + logs.Role + `, its store is asked instead of the nodes, unless with --direct or --follow.
+It also has what a machine said that is gone. Of two stores the first that answers is asked; when none does, the nodes
+are, and a message says so. Where the store has had nothing of a node for ten minutes, a message says that, too. --pod
 shows what the containers of a pod write, and --source what else the store has. --around shows what the nodes of an
 alert said around the time when it last began to fire.
 
