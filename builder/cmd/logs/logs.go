@@ -60,9 +60,10 @@ shows what the containers of a pod write, and --source what else the store has. 
 alert said around the time when it last began to fire.
 
 Without --since the last lines are shown: of each node, or of all together where a store answers. With it, up to 10,000
-of each node are, or 100,000 of a store; where there are more, a message says so. Nodes whose clock is more than two seconds off are named: their lines are in the order of their clock.
-A node that does not answer is named, and the exit status is 1; the others are shown. With --follow, a node that goes is
-asked again until it is back, and continues where it was.
+of each node are, or 100,000 of a store; where there are more, a message says so. Nodes whose clock is more than two
+seconds off are named: their lines are in the order of their clock. A node that does not answer is named, and the exit
+status is 1; the others are shown. With --follow, a node that goes is asked again until it is back, and continues where
+it was.
 
 Times are UTC. Bytes that are not text, and control sequences of terminals, are shown as \xHH. With --json each line is
 an object as journalctl -o json prints it on the node; of several nodes, with the fields cluster and node. Audit
