@@ -5,6 +5,7 @@ package services
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -28,7 +29,7 @@ import (
 )
 
 // rsyslogPackages are Debian's rsyslog, TLS for it, and the libraries that nothing else has.
-var rsyslogPackages = []string{"rsyslog", "rsyslog-openssl", "libestr0", "libfastjson4", "liblognorm5"}
+var rsyslogPackages = []string{"rsyslog", "rsyslog-gnutls", "libestr0", "libfastjson4", "liblognorm5"}
 
 // rsyslog is Debian's, in a folder of its own: its package would start it as the machine's own server.
 type rsyslog struct {
@@ -71,20 +72,26 @@ func newRsyslog(t *testing.T) *rsyslog {
 	return r
 }
 
-// settings are those of docs/logs.md, with a format that has every part of a message.
+// settings are those of docs/logs.md, and a format that shows every part of a message.
 func (r *rsyslog) settings() string {
+	page, err := os.ReadFile("../../docs/logs.md")
+	require.NoError(r.t, err)
+	_, settings, found := strings.Cut(string(page), "```\nglobal(\n")
+	require.True(r.t, found)
+	settings, _, found = strings.Cut(settings, "```")
+	require.True(r.t, found)
+	for of, here := range map[string]string{
+		"/etc/rsyslog/": r.dir + "/", `port="6514"`: fmt.Sprintf(`address="127.0.0.1" port="%d"`, r.port),
+	} {
+		require.Contains(r.t, settings, of)
+		settings = strings.ReplaceAll(settings, of, here)
+	}
 	return fmt.Sprintf(`global(
-  workDirectory=%[1]q
-  defaultNetstreamDriver="ossl"
-  defaultNetstreamDriverCAFile="%[1]s/ca.pem"
-  defaultNetstreamDriverCertFile="%[1]s/server.pem"
-  defaultNetstreamDriverKeyFile="%[1]s/server.key"
-)
-module(load="imtcp" streamDriver.name="ossl" streamDriver.mode="1" streamDriver.authMode="anon")
-input(type="imtcp" address="127.0.0.1" port="%[2]d")
+workDirectory=%q
+%s
 template(name="all" type="string" string="%%pri%%|%%hostname%%|%%app-name%%|%%procid%%|%%structured-data%%|%%msg%%\n")
-action(type="omfile" file=%[3]q template="all")
-`, r.dir, r.port, r.file())
+action(type="omfile" file=%q template="all")
+`, r.dir, settings, r.file())
 }
 
 func (r *rsyslog) file() string { return filepath.Join(r.dir, "taken.log") }
@@ -100,7 +107,7 @@ func (r *rsyslog) start() {
 	require.NoError(r.t, os.RemoveAll(filepath.Join(r.dir, "pid")))
 	require.NoError(r.t, r.cmd.Start())
 	require.Eventually(r.t, func() bool {
-		c, err := net.Dial("tcp", r.address())
+		c, err := tls.Dial("tcp", r.address(), &tls.Config{RootCAs: r.ca.Pool()})
 		if err == nil {
 			c.Close()
 		}

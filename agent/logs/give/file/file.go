@@ -158,7 +158,7 @@ func (r *Receiver) create() error {
 
 // open opens the file, cuts off what is not a whole line, and remembers which lines may come again.
 func (r *Receiver) open() error {
-	if err := os.MkdirAll(filepath.Dir(r.path), 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
 		return err
 	}
 	if err := r.create(); err != nil {
