@@ -59,8 +59,9 @@ func TestAnEntryAsAMessage(t *testing.T) {
 // server takes messages by streams.
 type server struct {
 	net.Listener
-	mu  sync.Mutex
-	got []string
+	mu       sync.Mutex
+	got      []string
+	accepted int
 }
 
 func listen(t *testing.T, config *tls.Config, address string) *server {
@@ -81,6 +82,9 @@ func (s *server) take(most int) {
 		return
 	}
 	defer c.Close()
+	s.mu.Lock()
+	s.accepted++
+	s.mu.Unlock()
 	r := bufio.NewReader(c)
 	for i := 0; i < most; i++ {
 		text, err := r.ReadString(' ')
@@ -107,6 +111,19 @@ func (s *server) texts() string {
 	return strings.Join(s.got, ",")
 }
 
+// takes takes connections one after the other, of each so many messages.
+func (s *server) takes(most ...int) {
+	for _, m := range most {
+		s.take(m)
+	}
+}
+
+func (s *server) connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.accepted
+}
+
 const all = 1 << 20
 
 func identity(t *testing.T, name string) (*testca.CA, *tls.Config) {
@@ -127,63 +144,73 @@ func receiver(s *server, transport string, config *tls.Config) *Receiver {
 func TestEntriesArriveOnceAndInOrder(t *testing.T) {
 	ca, config := identity(t, "127.0.0.1")
 	for transport, s := range map[string]*server{"tcp": listen(t, nil, "127.0.0.1:0"), "tls": listen(t, config, "127.0.0.1:0")} {
-		go func() {
-			for range 2 {
-				s.take(all)
-			}
-		}()
+		go s.takes(all, all)
 		r := receiver(s, transport, &tls.Config{RootCAs: ca.Pool()})
-		for i := range 2 {
+		for i := range 10 {
 			out, err := r.Give(t.Context(), numbered(t, 2*i, 2*i+2))
 			require.NoError(t, err, transport)
 			require.Equal(t, parcel.Outcome{Left: []parcel.Entry{}}, out)
-			require.True(t, strings.HasSuffix(s.texts(), fmt.Sprintf("entry %d", 2*i+1)), "given is what was read")
+			if i == 0 {
+				require.Equal(t, "entry 0,entry 1", s.texts(), "given is what was read")
+			}
 		}
-		require.Equal(t, "entry 0,entry 1,entry 2,entry 3", s.texts(), transport)
+		require.Eventually(t, func() bool { return strings.HasSuffix(s.texts(), "entry 19") }, time.Second, time.Millisecond)
+		require.Equal(t, 19, strings.Count(s.texts(), ","), "once")
+		require.Equal(t, 2, s.connections(), "one for the first entries, one for all others")
+		require.Eventually(t, func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.conn == nil && r.trusted
+		}, 2*idle, 10*time.Millisecond, "a connection that idles is ended")
 	}
 }
 
 func TestAConnectionThatBreaksLosesNothing(t *testing.T) {
 	s := listen(t, nil, "127.0.0.1:0")
 	r := receiver(s, "tcp", nil)
-	go s.take(all)
-	_, err := r.Give(t.Context(), numbered(t, 0, 2))
-	require.NoError(t, err)
-	go s.take(1)
-	big := numbered(t, 2, 4000)
-	out, err := r.Give(t.Context(), big)
-	require.ErrorContains(t, err, "send to the syslog server: ")
-	require.Len(t, out.Left, len(big))
-	go s.take(all)
-	_, err = r.Give(t.Context(), out.Left)
-	require.NoError(t, err)
-	texts := s.texts()
-	require.True(t, strings.HasPrefix(texts, "entry 0,entry 1,entry 2,entry 0,entry 1,entry 2,entry 3,"),
-		"what went out before is sent again: %.100s", texts)
-	require.True(t, strings.HasSuffix(texts, ",entry 3999"))
-	go s.take(all)
-	_, err = r.Give(t.Context(), numbered(t, 4000, 4001))
-	require.NoError(t, err)
-	require.True(t, strings.HasSuffix(s.texts(), ",entry 3999,entry 4000"), "once")
+	// The second connection carries several batches, and ends when some of them were read.
+	go s.takes(all, 250, 3, all, all)
+	entries := numbered(t, 0, 2000)
+	failures := 0
+	for len(entries) > 0 {
+		n := min(100, len(entries))
+		out, err := r.Give(t.Context(), entries[:n])
+		entries = entries[n-len(out.Left):]
+		if err != nil {
+			failures++
+			require.ErrorContains(t, err, "the syslog server")
+			require.Less(t, failures, 10)
+		}
+	}
+	require.NotZero(t, failures)
+	require.Eventually(t, func() bool { return strings.HasSuffix(s.texts(), ",entry 1999") }, time.Second, time.Millisecond)
+	got := map[string]int{}
+	for _, text := range strings.Split(s.texts(), ",") {
+		got[text]++
+	}
+	require.Len(t, got, 2000)
+	require.Equal(t, 1, got["entry 1999"])
 }
 
-func TestWhatWasSentLongAgoIsNotSentAgain(t *testing.T) {
+func TestWhatTheServerReadLongAgoIsNotSentAgain(t *testing.T) {
 	now := time.Unix(1000, 0)
 	r := New(syslog.Server{}, func() time.Time { return now })
-	r.sent = []sent{{now.Add(-recent - time.Second), []byte("old")}, {now, []byte("new")}}
+	old, read, unread := frames{[]byte("old"), now.Add(-recent - time.Second)}, frames{[]byte("read"), now}, frames{data: []byte("unread")}
+	r.kept = []frames{old, read, unread}
 	r.forget()
-	require.Len(t, r.sent, 1)
+	require.Equal(t, []frames{read, unread}, r.kept)
+	require.Equal(t, len("unread"), r.unread())
+	r.broken()
 	now = now.Add(time.Hour)
-	r.again = true
 	r.forget()
-	require.Len(t, r.sent, 1, "the server was away")
-	r.sent = []sent{{now, nil}, {now, make([]byte, recentBytes)}, {now, make([]byte, 1)}}
+	require.Len(t, r.kept, 2, "the server was away")
+	require.Equal(t, len("unread")+len("read"), r.unread())
+	r.kept = []frames{read, {make([]byte, most), now}, {make([]byte, 1), now}}
 	r.forget()
-	require.Len(t, r.sent, 1, "memory has a bound")
-	r.again = false
+	require.Len(t, r.kept, 1, "memory has a bound")
 	now = now.Add(-time.Hour)
 	r.forget()
-	require.Empty(t, r.sent, "the clock was set back")
+	require.Empty(t, r.kept, "the clock was set back")
 }
 
 func TestServersThatTakeNothing(t *testing.T) {
@@ -197,7 +224,7 @@ func TestServersThatTakeNothing(t *testing.T) {
 		want   string
 	}{
 		"ends at once":          {nil, "", func(c net.Conn) { c.Close() }, "to the syslog server"},
-		"answers something":     {nil, "", func(c net.Conn) { _, _ = io.WriteString(c, strings.Repeat("x", 5000)); _, _ = io.Copy(io.Discard, c) }, "the server ended the connection before"},
+		"answers something":     {nil, "", func(c net.Conn) { _, _ = io.WriteString(c, strings.Repeat("x", 5000)); _, _ = io.Copy(io.Discard, c) }, "says something"},
 		"has another name":      {config, "", handshake, "certificate"},
 		"wants a certificate":   {refuses, "other.example", handshake, "certificate required"},
 		"speaks no TLS":         {nil, "other.example", func(c net.Conn) { _, _ = io.WriteString(c, "hello, who is there?\n"); c.Close() }, "connect to the syslog server: "},
@@ -205,20 +232,39 @@ func TestServersThatTakeNothing(t *testing.T) {
 	} {
 		s := listen(t, tt.config, "127.0.0.1:0")
 		go func() {
-			if c, err := s.Accept(); err == nil {
-				tt.does(c)
-				defer c.Close()
-				time.Sleep(time.Second)
+			for {
+				c, err := s.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer c.Close()
+					tt.does(c)
+					time.Sleep(time.Second)
+				}()
 			}
 		}()
 		transport, client := "tcp", (*tls.Config)(nil)
 		if tt.config != nil || tt.name != "" {
 			transport, client = "tls", &tls.Config{RootCAs: ca.Pool(), ServerName: tt.name}
 		}
-		e := numbered(t, 0, 3)
-		out, err := receiver(s, transport, client).Give(t.Context(), e)
+		e, r := numbered(t, 0, 3), receiver(s, transport, client)
+		for range 3 {
+			out, err := r.Give(t.Context(), e)
+			require.ErrorContains(t, err, tt.want, name)
+			require.Equal(t, e, out.Left, name)
+		}
+		// One that was as it should be before is not trusted for longer than it is so.
+		r.trusted = true
+		e = numbered(t, 0, 3)
+		for range 2 {
+			if _, err := r.Give(t.Context(), e); err != nil {
+				break
+			}
+		}
+		_, err := r.Give(t.Context(), e)
 		require.ErrorContains(t, err, tt.want, name)
-		require.Equal(t, e, out.Left, name)
+		require.False(t, r.trusted, name)
 	}
 }
 
