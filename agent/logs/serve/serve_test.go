@@ -24,7 +24,7 @@ import (
 )
 
 // bench runs the program before a server, until it is stopped.
-func bench(t *testing.T, dir string, h http.HandlerFunc) (o Options, stop func() error) {
+func bench(t *testing.T, dir string, h http.HandlerFunc, give ...store.Receiver) (o Options, stop func() error) {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
@@ -35,6 +35,7 @@ func bench(t *testing.T, dir string, h http.HandlerFunc) (o Options, stop func()
 		Config: store.Config{
 			Cluster: "plant", Node: "store-01", Roles: map[string]string{"edge-01": "worker"}, Days: 30, Queue: 64 << 20,
 			URL: server.URL, User: "spore", PasswordFile: password,
+			Give: give,
 		},
 		Socket: filepath.Join(dir, "socket"), Metrics: filepath.Join(dir, "metrics.prom"), Data: dir,
 		Ready: func() { close(ready) }, Say: func(text string) { t.Log(text) }, Now: time.Now, Floor: 1,
@@ -70,6 +71,22 @@ func TestWhatIsBroughtComesToVictoriaLogs(t *testing.T) {
 	st, err := os.Stat(o.Socket)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o660), st.Mode().Perm())
+	bring(t, o)
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Contains(got, `"cluster":"plant","node":"edge-01","role":"worker"`) && strings.HasSuffix(got, `"_msg":"hello"}`+"\n")
+	}, 10*time.Second, 10*time.Millisecond)
+	text, err := os.ReadFile(o.Metrics)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "spore_logs_queue_bound_bytes 67108864\n")
+	require.Contains(t, string(text), `spore_logs_queue_dropped_total{consumer="victoria-logs"} 0`+"\n")
+	require.NoError(t, stop(), "it ends when it is told to")
+}
+
+// bring brings an entry of edge-01 that says hello.
+func bring(t *testing.T, o Options) {
+	t.Helper()
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", o.Socket)
 	}}}
@@ -85,15 +102,29 @@ func TestWhatIsBroughtComesToVictoriaLogs(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, http.StatusNoContent, answer.StatusCode)
+}
+
+func TestWhatIsBroughtIsGivenOn(t *testing.T) {
+	all := []string{"journal", "pod", "audit"}
+	dir := t.TempDir()
+	o, stop := bench(t, dir, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+		store.Receiver{Name: "away", Sources: all, Least: 7, Syslog: &store.Syslog{Address: "127.0.0.1:1", Transport: "tls"}},
+		store.Receiver{Name: "broken", Sources: all, Least: 7, Loki: &store.Loki{URL: "nonsense"}},
+		store.Receiver{Name: "every", Sources: all, Least: 7, File: &store.FileReceiver{Size: 1 << 20}},
+		store.Receiver{Name: "some", Sources: all, Least: 3, File: &store.FileReceiver{Size: 1 << 20}})
+	bring(t, o)
+	file := filepath.Join(dir, store.GiveDir, "every.log")
 	require.Eventually(t, func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return strings.Contains(got, `"cluster":"plant","node":"edge-01","role":"worker"`) && strings.HasSuffix(got, `"_msg":"hello"}`+"\n")
+		data, _ := os.ReadFile(file)
+		return strings.Contains(string(data), `"cluster":"plant","node":"edge-01","role":"worker"`) &&
+			strings.HasSuffix(string(data), `"_msg":"hello"}`+"\n")
 	}, 10*time.Second, 10*time.Millisecond)
+	require.NoFileExists(t, filepath.Join(dir, store.GiveDir, "some.log"))
 	text, err := os.ReadFile(o.Metrics)
 	require.NoError(t, err)
-	require.Contains(t, string(text), "spore_logs_queue_bound_bytes 67108864\n")
-	require.Contains(t, string(text), `spore_logs_queue_dropped_total{consumer="victoria-logs"} 0`+"\n")
+	require.Equal(t, 1, strings.Count(string(text), "# TYPE spore_logs_given_total counter\n"), "a metric is named once")
+	require.Contains(t, string(text), `spore_logs_given_total{receiver="away"} 0`+"\n")
+	require.Contains(t, string(text), `spore_logs_queue_dropped_total{consumer="give-some"} 0`+"\n")
 	require.NoError(t, stop(), "it ends when it is told to")
 }
 
