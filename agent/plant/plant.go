@@ -1,5 +1,5 @@
-// Package plant reaches servers of the plant, which are not of the cluster: by TLS with authorities that a configuration
-// names, with secrets of the node's bundle, and by HTTP without what the environment says of proxies.
+// Package plant reaches servers of the plant, which are not of the cluster: by TLS with authorities that a
+// configuration names, with secrets of the node's bundle, and by HTTP without what the environment says of proxies.
 package plant
 
 import (

@@ -119,8 +119,9 @@ func word(s string, most int) string {
 	return s[:min(len(s), most)]
 }
 
-// clean is a text in one line: valid UTF-8, with control characters as # and three digits, octal, in the way of rsyslog,
-// which other receivers take as it is. What changes the direction of what follows on a screen is a question mark.
+// clean is a text in one line: valid UTF-8, with control characters as # and three digits, octal, in the way of
+// rsyslog, which other receivers take as it is. What changes the direction of what follows on a screen is a question
+// mark.
 func clean(s string) string {
 	if plain(s) {
 		return s

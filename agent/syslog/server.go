@@ -9,8 +9,8 @@ import (
 )
 
 // MaxDatagram is what every receiver of UDP should take (RFC 5426, section 3.2). MaxStream is below what every receiver
-// of TLS should, 8192 (RFC 5425, section 4.3.1): rsyslog takes 8096 where its settings do not say more, and others end the
-// connection at more.
+// of TLS should, 8192 (RFC 5425, section 4.3.1): rsyslog takes 8096 where its settings do not say more, and others end
+// the connection at more.
 const MaxDatagram, MaxStream = 2048, 8000
 
 // Server is where messages go; Transport is udp, tcp or tls.

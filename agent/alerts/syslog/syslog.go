@@ -19,8 +19,8 @@ const (
 	facility = 3
 	// objection is how long a server has to refuse lines.
 	objection = 2 * time.Second
-	// application is APP-NAME, message MSGID, and element SD-ID. 32473 is the number of examples (RFC 5612): the project
-	// has none.
+	// application is APP-NAME, message MSGID, and element SD-ID. 32473 is the number of examples (RFC 5612): the
+	// project has none.
 	application, message, element = "spore-alerts", "alert", "alert@32473"
 )
 
@@ -46,8 +46,8 @@ func Line(a notice.Alert, cluster, host string, now time.Time) []byte {
 	}
 	for _, p := range []syslog.Param{
 		{Name: "status", Value: status}, {Name: "name", Value: a.Name}, {Name: "severity", Value: a.Severity},
-		{Name: "instance", Value: a.Instance}, {Name: "cluster", Value: cluster}, {Name: "since", Value: stamp(a.Since)},
-		{Name: "until", Value: stamp(a.Until)}, {Name: "fingerprint", Value: a.Fingerprint},
+		{Name: "instance", Value: a.Instance}, {Name: "cluster", Value: cluster},
+		{Name: "since", Value: stamp(a.Since)}, {Name: "until", Value: stamp(a.Until)}, {Name: "fingerprint", Value: a.Fingerprint},
 	} {
 		m.Params = append(m.Params, syslog.Param{Name: p.Name, Value: notice.Text(p.Value, 128)})
 	}

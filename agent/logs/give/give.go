@@ -90,7 +90,9 @@ type Counts struct {
 }
 
 // New makes a giver of a name. lines are those of a batch; log takes a line for people.
-func New[B any](name string, q Queue[B], lines func(B) []byte, f Filter, r Receiver, c Clock, log func(string)) *Giver[B] {
+func New[B any](
+	name string, q Queue[B], lines func(B) []byte, f Filter, r Receiver, c Clock, log func(string),
+) *Giver[B] {
 	return &Giver[B]{name: name, queue: q, lines: lines, filter: f, receiver: r, clock: c, log: log}
 }
 

@@ -46,8 +46,8 @@ type Giving struct {
 // New makes ready to give.
 func New(o Options) *Giving { return &Giving{o: o, each: map[string]*give.Giver[spool.Batch]{}} }
 
-// Begin makes what gives to one receiver, from a queue, until its context ends, whose error it returns. A receiver whose
-// settings are malformed gets nothing, which is said: the store and other receivers go on.
+// Begin makes what gives to one receiver, from a queue, until its context ends, whose error it returns. A receiver
+// whose settings are malformed gets nothing, which is said: the store and other receivers go on.
 func (g *Giving) Begin(r store.Receiver, q give.Queue[spool.Batch]) func(context.Context) error {
 	to, err := receiverOf(r, g.o)
 	if err != nil {

@@ -123,11 +123,13 @@ func read(body []byte, entries []parcel.Entry) (verdict, error) {
 		return v, fmt.Errorf("the answer of the server is malformed: %w", err)
 	}
 	if len(a.Items) != len(entries) {
-		return v, fmt.Errorf("the server answers for %d entries of %d; is it Elasticsearch?", len(a.Items), len(entries))
+		return v, fmt.Errorf("the server answers for %d entries of %d; is it Elasticsearch?",
+			len(a.Items), len(entries))
 	}
 	for i, item := range a.Items {
 		got := item["create"]
-		reason := fmt.Sprintf("%d %s: %s", got.Status, parcel.Cut(got.Error.Type, 100), parcel.Cut(got.Error.Reason, 200))
+		reason := fmt.Sprintf("%d %s: %s",
+			got.Status, parcel.Cut(got.Error.Type, 100), parcel.Cut(got.Error.Reason, 200))
 		switch {
 		case got.Status/100 == 2, got.Status == 409: // 409: it is there already.
 		case got.Status == 429, got.Status/100 == 5, got.Status == 401, got.Status == 403, got.Status == 404:

@@ -114,7 +114,8 @@ func (r *Receiver) write(data []byte) error {
 		err = r.file.Sync()
 	}
 	if err != nil {
-		// What is there of it goes: nobody reads half a line, and what did not reach the disk does not count as written.
+		// What is there of it goes: nobody reads half a line, and what did not reach the disk does not count as
+		// written.
 		return errors.Join(err, r.file.Truncate(r.size))
 	}
 	r.size += int64(len(data))

@@ -80,8 +80,8 @@ func parse(line string) (Entry, error) {
 	return e, nil
 }
 
-// texts reads an object of texts without blanks, as the store writes it: encoding/json takes ten times as long, and makes
-// a copy of everything. plain is false for every other line.
+// texts reads an object of texts without blanks, as the store writes it: encoding/json takes ten times as long, and
+// makes a copy of everything. plain is false for every other line.
 func texts(line string) (out []field, plain bool) {
 	if !utf8.ValidString(line) {
 		return nil, false

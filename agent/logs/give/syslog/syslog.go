@@ -1,11 +1,12 @@
-// Package syslog gives entries to a server of syslog (RFC 5424): over TLS or TCP, or over UDP, which loses what it likes.
+// Package syslog gives entries to a server of syslog (RFC 5424): over TLS or TCP, or over UDP, which loses what it
+// likes.
 //
 // Syslog has no answers. A server has read everything when it ends its side of a connection after this side was ended.
 // The first entries are given when it did so; then it is trusted, and a connection is used for some time: entries are
 // given when its kernel has confirmed them (SIOCOUTQ, tcp(7)), and are kept until the connection has ended in that way,
-// and for a while longer, since the server may have them in memory alone. When a connection breaks, all that is kept goes
-// out again, and the server is not trusted until it has ended a connection as it should. So entries may arrive twice; none
-// is lost with a connection.
+// and for a while longer, since the server may have them in memory alone. When a connection breaks, all that is kept
+// goes out again, and the server is not trusted until it has ended a connection as it should. So entries may arrive
+// twice; none is lost with a connection.
 package syslog
 
 import (
