@@ -1,6 +1,7 @@
 // Package service reads the metrics of the node's services, each where its configuration has it listen: on loopback, on
 // a socket, or, for kubelet, on the node's own address. It shows the certificate or the password that the node has for
-// the purpose already, and takes the families of a table (Table) alone.
+// the purpose already, and takes the families of a table (Table) alone. Programs of ours that listen to nobody write what
+// they tell into a file.
 package service
 
 import (
@@ -12,11 +13,14 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/sys/unix"
 
 	"spore/agent/metrics/ask"
 	"spore/agent/metrics/exposition"
@@ -25,12 +29,17 @@ import (
 	"spore/agent/paths"
 	"spore/services/dns"
 	"spore/services/kubernetes"
+	"spore/services/logs"
 	"spore/services/metrics"
 	"spore/storage/atomicfile"
 )
 
 // maxSecret bounds a certificate, a key and a file of authorities, in bytes.
 const maxSecret = 1 << 20
+
+// maxAge is how old what a program has written may be: programs write each 15 seconds, and VictoriaLogs' keeper once a
+// minute.
+const maxAge = 3 * time.Minute
 
 // Endpoint is where a program tells its metrics.
 type Endpoint struct {
@@ -46,6 +55,8 @@ type Endpoint struct {
 	Pair string
 	// Name is the name that the program's certificate has to have, where the address is not in it.
 	Name string
+	// File is what the program writes several times a minute, besides what it answers at the URL, or instead of it.
+	File string
 	// Password is the entry of Holder that the program wants: of User, or as a bearer token where User is empty.
 	User, Password string
 }
@@ -74,6 +85,9 @@ func Endpoints() []Endpoint {
 		e.Holder, e.User, e.Password = program, user, metrics.AlertsPassword
 		return e
 	}
+	store := plain(logs.Program, logs.Port, "/metrics")
+	store.Holder, store.User, store.Password = logs.Program, logs.User, logs.PasswordEntry
+	store.File = "/run/victoria-logs/metrics.prom"
 	kubelet := secure("kubelet", "{address}", kubernetes.PortKubelet, "kubelet-serving")
 	kubelet.Pair = kubeletPair
 	return []Endpoint{
@@ -89,6 +103,9 @@ func Endpoints() []Endpoint {
 		kubelet,
 		plain("kube-proxy", kubernetes.PortProxyMetrics, "/metrics"),
 		alerts(metrics.Bridge, metrics.PortBridge, ""),
+		{Program: logs.Sender, File: "/run/spore-logs/metrics.prom"},
+		{Program: logs.Taker, File: "/run/spore-logs-store/metrics.prom"},
+		store,
 		alerts(metrics.Evaluator, metrics.PortEvaluator, metrics.User),
 	}
 }
@@ -135,9 +152,44 @@ type reader struct {
 	rows     []family.Family
 }
 
-// ask reads the metrics of the service. Each time has a connection of its own: certificates change, and services are
-// restarted.
+// ask reads the metrics of the service.
 func (r *reader) ask(ctx context.Context, q ask.Question) ([]*dto.MetricFamily, error) {
+	var all []*dto.MetricFamily
+	var errs []error
+	add := func(families []*dto.MetricFamily, err error) {
+		all, errs = append(all, families...), append(errs, err)
+	}
+	if r.endpoint.File != "" {
+		add(r.file())
+	}
+	if r.endpoint.URL != "" {
+		add(r.answer(ctx, q))
+	}
+	return source.Of(r.endpoint.Program, all), errors.Join(errs...)
+}
+
+// file reads what the program has written. The folder is the program's: it may put anything there.
+func (r *reader) file() ([]*dto.MetricFamily, error) {
+	f, err := os.OpenFile(r.root.At(r.endpoint.File), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open what it has written: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("look at what it has written: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file", r.endpoint.File)
+	}
+	if age := time.Since(info.ModTime()); age > maxAge {
+		return nil, fmt.Errorf("it has written nothing for %s", age.Round(time.Second))
+	}
+	return exposition.Read(f, r.rows)
+}
+
+// answer asks the program. Each time has a connection of its own: certificates change, and services are restarted.
+func (r *reader) answer(ctx context.Context, q ask.Question) ([]*dto.MetricFamily, error) {
 	transport, err := r.transport(q)
 	if err != nil {
 		return nil, err
@@ -173,8 +225,7 @@ func (r *reader) ask(ctx context.Context, q ask.Question) ([]*dto.MetricFamily, 
 	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Encoding") != "" {
 		return nil, fmt.Errorf("it answers %d", answer.StatusCode)
 	}
-	families, err := exposition.Read(answer.Body, r.rows)
-	return source.Of(r.endpoint.Program, families), err
+	return exposition.Read(answer.Body, r.rows)
 }
 
 // authorize adds the password that the service wants.

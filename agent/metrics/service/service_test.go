@@ -18,6 +18,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"spore/agent/metrics/ask"
 	"spore/agent/metrics/exposition"
@@ -162,6 +163,7 @@ func TestWithoutItsCertificateAServiceIsNotAsked(t *testing.T) {
 func TestAServiceGetsThePasswordThatItWants(t *testing.T) {
 	wants := map[string]string{
 		"alertmanager": "Basic c3BvcmU6c3dvcmRmaXNo", "vmalert": "Basic c3BvcmU6c3dvcmRmaXNo", "spore-alerts": "Bearer swordfish",
+		"victoria-logs": "Basic c3BvcmU6c3dvcmRmaXNo",
 	}
 	for _, e := range Endpoints() {
 		want := wants[e.Program]
@@ -177,17 +179,78 @@ func TestAServiceGetsThePasswordThatItWants(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			root := paths.Root(t.TempDir())
-			e.URL = server.URL
+			e.URL, e.File = server.URL, ""
 			source := Sources(root, []Endpoint{e})[0]
 			_, err := source.Ask(t.Context(), ask.Question{})
 			require.ErrorContains(t, err, "the password of "+e.Program)
 			require.Zero(t, asked, "nobody is asked without it")
-			at := root.At(filepath.Join(paths.Secrets, e.Program, "alerts-password"))
+			at := root.At(filepath.Join(paths.Secrets, e.Program, e.Password))
 			require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o700))
 			require.NoError(t, os.WriteFile(at, []byte("swordfish\n"), 0o600))
 			_, err = source.Ask(t.Context(), ask.Question{})
 			require.NoError(t, err)
 			require.Equal(t, 1, asked)
+		})
+	}
+}
+
+// written is a program that has written a file a while ago, and which may answer, too.
+func written(t *testing.T, put func(at string), url string) ([]*dto.MetricFamily, error) {
+	t.Helper()
+	root := paths.Root(t.TempDir())
+	at := root.At("/run/kube-proxy/metrics.prom")
+	require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o755))
+	put(at)
+	source := Sources(root, []Endpoint{{Program: "kube-proxy", File: "/run/kube-proxy/metrics.prom", URL: url}})[0]
+	require.True(t, source.On(ask.Question{Programs: []string{"kube-proxy"}}))
+	require.False(t, source.On(ask.Question{Programs: []string{"etcd"}}))
+	return source.Ask(t.Context(), ask.Question{})
+}
+
+func TestAProgramMayWriteWhatItTells(t *testing.T) {
+	text := func(text string) func(at string) {
+		return func(at string) { require.NoError(t, os.WriteFile(at, []byte(text), 0o600)) }
+	}
+	const started = "# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 5\n"
+	all, err := written(t, text(goroutines+"secret 1\n"), "")
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.Equal(t, "kube-proxy", all[0].Metric[0].Label[0].GetValue())
+
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, started) }))
+	t.Cleanup(server.Close)
+	all, err = written(t, text(goroutines), server.URL)
+	require.NoError(t, err)
+	require.Len(t, all, 2, "what it has written, and what it answers")
+	all, err = written(t, func(string) {}, server.URL)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.Len(t, all, 1, "what it answers is told all the same")
+	all, err = written(t, text(goroutines), "http://127.0.0.1:1/metrics")
+	require.ErrorContains(t, err, "connection refused")
+	require.Len(t, all, 1)
+
+	for name, tt := range map[string]struct {
+		put  func(at string)
+		want string
+	}{
+		"nothing":   {func(string) {}, "open what it has written"},
+		"malformed": {text("# TYPE go_goroutines gauge\ngo_goroutines x\n"), "go_goroutines: the text is malformed"},
+		"of long ago": {func(at string) {
+			text(goroutines)(at)
+			before := time.Now().Add(-4 * time.Minute)
+			require.NoError(t, os.Chtimes(at, before, before))
+		}, "it has written nothing for 4m0s"},
+		"a link to somebody else's": {func(at string) {
+			text(goroutines)(at + ".secret")
+			require.NoError(t, os.Symlink(at+".secret", at))
+		}, "open what it has written"},
+		"a pipe":   {func(at string) { require.NoError(t, unix.Mkfifo(at, 0o600)) }, "is not a file"},
+		"a folder": {func(at string) { require.NoError(t, os.Mkdir(at, 0o700)) }, "is not a file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, err := written(t, tt.put, "")
+			require.ErrorContains(t, err, tt.want)
+			require.Empty(t, all)
 		})
 	}
 }
@@ -198,7 +261,9 @@ func TestTheTableIsOfEndpointsThatThereAre(t *testing.T) {
 		require.NotEmpty(t, Table()[e.Program], e.Program)
 		require.False(t, programs[e.Program])
 		programs[e.Program] = true
-		require.Regexp(t, `^(https?://(127\.0\.0\.1|\{address\}):[0-9]+|http://etcd)(/v1)?/metrics$`, e.URL)
+		if e.File == "" || e.URL != "" {
+			require.Regexp(t, `^(https?://(127\.0\.0\.1|\{address\}):[0-9]+|http://etcd)(/v1)?/metrics$`, e.URL)
+		}
 		names := map[string]bool{}
 		for _, f := range Table()[e.Program] {
 			require.False(t, names[f.Name], f.Name)

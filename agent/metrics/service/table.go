@@ -1,7 +1,10 @@
 package service
 
 import (
+	"slices"
+
 	"spore/agent/metrics/family"
+	"spore/services/logs"
 	"spore/services/metrics"
 )
 
@@ -10,7 +13,7 @@ import (
 func Table() map[string][]family.Family {
 	out := map[string][]family.Family{}
 	for program, rows := range table {
-		if program != metrics.Bridge { // It tells of its messages alone.
+		if !slices.Contains(terse, program) {
 			rows = append(process(), rows...)
 		}
 		for _, f := range rows {
@@ -20,6 +23,9 @@ func Table() map[string][]family.Family {
 	}
 	return out
 }
+
+// terse are programs of ours that tell of their work alone.
+var terse = []string{metrics.Bridge, logs.Sender, logs.Taker}
 
 // process are the families of each program in Go.
 func process() []family.Family {
@@ -93,6 +99,70 @@ var table = map[string][]family.Family{
 		counter("spore_alerts_messages_total", "Messages of Alertmanager for a receiver of the bridge, and heartbeats.",
 			"receiver"),
 		counter("spore_alerts_messages_failed_total", "Messages that the receiver did not take.", "receiver"),
+	},
+	logs.Sender: {
+		counter("spore_logs_sent_total", "Entries that were taken up for a store, by where they are from.", "store", "source"),
+		counter("spore_logs_acknowledged_total", "Entries that a store has on its disk.", "store", "source"),
+		gauge("spore_logs_acknowledged_timestamp_seconds", "When a store acknowledged something last, in Unix time.", "store"),
+		gauge("spore_logs_behind_seconds", "Age of the oldest entry that a store has not acknowledged.", "store"),
+		gauge("spore_logs_store_reached", "1 where the last batch was taken, 0 where it waits.", "store"),
+		counter("spore_logs_dropped_by_journal_total",
+			"Entries that the journal has lost: it was full, a unit wrote too much (rate), or the kernel did.", "store", "why"),
+		counter("spore_logs_cut_total", "Entries of which something was cut off.", "store", "source"),
+		counter("spore_logs_malformed_total", "Entries that a store refused for ever, and that were dropped.", "store"),
+		counter("spore_logs_unreadable_total", "Uploads of the journal that could not be read.", "store"),
+		counter("spore_logs_duplicates_total", "Entries that came again and were left out.", "store"),
+		counter("spore_logs_refused_peers_total", "Connections of other programs than journal-upload."),
+		counter("spore_logs_sent_bytes_total", "What was sent, compressed.", "store"),
+		counter("spore_logs_batches_total", "Batches that were sent, by what the store said.", "store", "answer"),
+	},
+	logs.Taker: {
+		counter("spore_logs_store_taken_total", "Entries of a node that the store has taken.", "node"),
+		counter("spore_logs_store_taken_bytes_total", "Those entries, as lines of JSON.", "node"),
+		counter("spore_logs_store_duplicates_total", "Entries that came again and were left out."),
+		counter("spore_logs_store_malformed_total", "Batches and entries of a node that could not be read.", "node"),
+		counter("spore_logs_store_clamped_total", "Entries of a node whose time is too far from the store's.", "node"),
+		counter("spore_logs_store_taken_cut_total", "Entries of which something was cut off."),
+		counter("spore_logs_store_refused_total", "Batches of a node that were refused; it keeps those that it may send again.",
+			"node"),
+		counter("spore_logs_store_written_total", "Entries that VictoriaLogs has taken."),
+		counter("spore_logs_store_certain_total", "Entries that VictoriaLogs has on its disk."),
+		counter("spore_logs_store_again_total", "Entries that were sent again, since VictoriaLogs was started again."),
+		counter("spore_logs_store_write_refused_total", "Entries that VictoriaLogs will never take."),
+		counter("spore_logs_store_write_failures_total", "How often VictoriaLogs was away or took nothing."),
+		gauge("spore_logs_store_full", "1 where the disk of VictoriaLogs is full, so that it takes nothing."),
+		gauge("spore_logs_queue_bytes", "What the queue of the store has on disk."),
+		gauge("spore_logs_queue_bound_bytes", "What the queue may have."),
+		counter("spore_logs_queue_corrupt_bytes_total", "What could not be read of the queue."),
+		gauge("spore_logs_queue_behind_bytes", "What a reader of the queue has before it.", "consumer"),
+		gauge("spore_logs_queue_behind_seconds",
+			"How long the oldest entry has waited for a reader; VictoriaLogs is always half a minute behind.", "consumer"),
+		counter("spore_logs_queue_dropped_total", "Entries that a reader has lost, since the queue was full.", "consumer"),
+		counter("spore_logs_given_total", "Entries that a receiver has.", "receiver"),
+		counter("spore_logs_give_filtered_total", "Entries that a receiver does not want.", "receiver"),
+		counter("spore_logs_give_refused_total", "Entries that a receiver refused for ever.", "receiver"),
+		counter("spore_logs_give_dropped_total", "Entries that went from the full queue before a receiver had them.",
+			"receiver"),
+		counter("spore_logs_give_failures_total", "How often a receiver was away or took nothing.", "receiver"),
+		gauge("spore_logs_give_behind_seconds", "Age of the oldest entry that waits for a receiver.", "receiver"),
+	},
+	logs.Program: {
+		gauge("spore_logs_store_size_bytes", "What entries and their index fill."),
+		gauge("spore_logs_store_bound_bytes", "What they may fill; 0 is without a bound."),
+		gauge("spore_logs_store_free_bytes", "What the disk of the store has free."),
+		gauge("spore_logs_store_days", "How many days the store has."),
+		gauge("spore_logs_store_oldest_timestamp_seconds", "When the oldest day of the store began, in Unix time."),
+		counter("spore_logs_store_removed_days_total", "How many days went."),
+		gauge("spore_logs_store_over_bound", "1 where one day alone fills more than all may."),
+		gauge("spore_logs_store_read_only", "1 where the store takes nothing for want of space."),
+		counter("vl_bytes_ingested_total", "What VictoriaLogs was given.", "type"),
+		counter("vl_rows_ingested_total", "Entries that VictoriaLogs was given.", "type"),
+		counter("vl_rows_dropped_total", "Entries that VictoriaLogs did not take, since their form or time is none.", "reason"),
+		gauge("vl_storage_is_read_only", "1 where VictoriaLogs takes nothing.", "path"),
+		gauge("vl_storage_rows", "Entries that are stored.", "type"),
+		counter("vl_streams_created_total", "Streams of entries that began."),
+		counter("vl_slow_queries_total", "Questions that took long."),
+		counter("vl_concurrent_select_limit_timeout_total", "Questions that were refused since there were too many."),
 	},
 	metrics.Evaluator: {
 		counter("vmalert_alerting_rules_errors_total", "Times that a rule could not be evaluated.", "alertname"),
