@@ -345,7 +345,7 @@ func TestTheOldestDaysOfLogsGo(t *testing.T) {
 	fill(20, 10)
 	require.Eventually(t, func() bool {
 		text, _ := os.ReadFile(first)
-		return strings.Contains(string(text), "spore_logs_store_removed_days_total 2\n")
+		return strings.Contains(string(text), "spore_logs_store_removed_partitions_total 2\n")
 	}, 30*time.Second, 100*time.Millisecond, "entries for a day that has gone are taken, and go again")
 	s.becomes(`_time:`+ago(0).Format("2006-01-02"), 20_000)
 	end()

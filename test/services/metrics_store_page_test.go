@@ -19,6 +19,7 @@ import (
 
 	"spore/agent/verbs/verbstest"
 	"spore/builder/cmd/verb"
+	"spore/builder/entrance"
 	"spore/builder/metricspage"
 	"spore/cluster/facts"
 	"spore/test/testca"
@@ -38,7 +39,7 @@ func TestThePageOfTheStoreOfMetrics(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	v := verb.Row("metrics-page")
-	h, entrance, err := metricspage.New(metricspage.Options{Host: l.Addr().String(), Random: rand.Reader, Check: v.Check,
+	h, way, err := metricspage.New(metricspage.Options{Host: l.Addr().String(), Random: rand.Reader, Check: v.Check,
 		Ask: func(_ context.Context, o nodeapi.Order, take func(machine.Page) error) error {
 			events, _, err := verbstest.Do(t, s.machine, s.cluster, &facts.Node{Name: "observer-01"}, s.at.Page, o)
 			for _, e := range events {
@@ -55,7 +56,7 @@ func TestThePageOfTheStoreOfMetrics(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- metricspage.Serve(ctx, l, h) }()
+	go func() { served <- entrance.Serve(ctx, l, h) }()
 	t.Cleanup(func() { cancel(); require.NoError(t, <-served) })
 
 	jar, err := cookiejar.New(nil)
@@ -72,7 +73,7 @@ func TestThePageOfTheStoreOfMetrics(t *testing.T) {
 
 	code, _ := get("/vmui/")
 	require.Equal(t, http.StatusForbidden, code, "before the address was opened")
-	code, index := get(entrance)
+	code, index := get(way)
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, index, `<div id="root">`)
 	files := regexp.MustCompile(`(?:src|href)="\./([^"]+)"`).FindAllStringSubmatch(index, -1)

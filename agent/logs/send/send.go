@@ -68,6 +68,11 @@ func New(o Options) (*Sender, error) {
 			Store: c, number: i + 1, queue: newQueue(o.linger, o.Now), upstream: up, counters: s.counters,
 			say: o.Say, now: o.Now, pause: o.pause, journal: openJournal(filepath.Join(o.Dir, c.Name), o),
 		})
+		// Who looks at what changed has to see it before the first loss, too.
+		for _, why := range []string{lostGap, lostRate, lostKernel} {
+			s.counters.add("spore_logs_dropped_by_journal_total", label("store", c.Name, "why", why), 0)
+		}
+		s.counters.add("spore_logs_malformed_total", label("store", c.Name), 0)
 	}
 	return s, nil
 }

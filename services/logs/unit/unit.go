@@ -157,13 +157,13 @@ func (w *watch) write(st days.State) error {
 	put("gauge", "spore_logs_store_size_bytes", "What entries and their index fill.", st.Bytes)
 	put("gauge", "spore_logs_store_bound_bytes", "What they may fill; 0 is without a bound.", w.Limits.Bytes)
 	put("gauge", "spore_logs_store_free_bytes", "What the disk of the store has free.", st.Free)
-	put("gauge", "spore_logs_store_days", "How many days the store has.", len(st.Days))
+	put("gauge", "spore_logs_store_partitions", "How many days the store has, a partition each.", len(st.Days))
 	if len(st.Days) > 0 {
 		if t, err := time.Parse(days.Form, st.Days[0]); err == nil {
 			put("gauge", "spore_logs_store_oldest_timestamp_seconds", "When the oldest day of the store began.", t.Unix())
 		}
 	}
-	put("counter", "spore_logs_store_removed_days_total", "How many days went since the store started.", w.removed)
+	put("counter", "spore_logs_store_removed_partitions_total", "How many days went since the store started.", w.removed)
 	put("gauge", "spore_logs_store_over_bound", "Whether one day alone fills more than all may.", bit(w.over))
 	put("gauge", "spore_logs_store_read_only", "Whether the store takes nothing, for want of space.", bit(w.readOnly))
 	if err := atomicfile.Replace(w.Counters, []byte(b.String()), 0o644, atomicfile.Unsynced); err != nil {

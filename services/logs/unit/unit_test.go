@@ -87,8 +87,8 @@ func TestWhatTheStoreSaysOfItselfIsForTheCollector(t *testing.T) {
 	text, err := os.ReadFile(o.Counters)
 	require.NoError(t, err)
 	for _, want := range []string{
-		"\nspore_logs_store_size_bytes 12\n", "\nspore_logs_store_bound_bytes 10\n", "\nspore_logs_store_days 1\n",
-		"\nspore_logs_store_oldest_timestamp_seconds 1795651200\n", "\nspore_logs_store_removed_days_total 0\n",
+		"\nspore_logs_store_size_bytes 12\n", "\nspore_logs_store_bound_bytes 10\n", "\nspore_logs_store_partitions 1\n",
+		"\nspore_logs_store_oldest_timestamp_seconds 1795651200\n", "\nspore_logs_store_removed_partitions_total 0\n",
 		"\nspore_logs_store_over_bound 1\n", "\nspore_logs_store_read_only 1\n", "\nspore_logs_store_free_bytes 1099511627776\n",
 	} {
 		require.Contains(t, string(text), want)

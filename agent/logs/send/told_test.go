@@ -1,0 +1,24 @@
+package send
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/metrics/family"
+	"spore/agent/metrics/service"
+	"spore/services/logs"
+)
+
+// TestTheCollectorKnowsAllCounters holds the table of the node's collector to what the sender writes.
+func TestTheCollectorKnowsAllCounters(t *testing.T) {
+	kinds := map[family.Type]string{family.Counter: "counter", family.Gauge: "gauge"}
+	table := service.Table()[logs.Sender]
+	require.Len(t, table, len(families))
+	for _, f := range families {
+		i := slices.IndexFunc(table, func(row family.Family) bool { return row.Name == f.name })
+		require.GreaterOrEqual(t, i, 0, f.name)
+		require.Equal(t, f.kind, kinds[table[i].Type], f.name)
+	}
+}
