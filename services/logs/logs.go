@@ -23,10 +23,9 @@ const Role = "logs-store"
 
 // What the role runs: what keeps entries and answers, and what takes them from nodes.
 const (
-	Program, Unit       = "victoria-logs", "victoria-logs.service"
-	Taker, TakerUnit    = "spore-logs-store", "spore-logs-store.service"
-	ProgramDir          = "/var/lib/victoria-logs"
-	TakerDir, TakerFile = "/var/lib/spore-logs-store", "/run/spore-logs-store/store.json"
+	Program, Unit    = "victoria-logs", "victoria-logs.service"
+	Taker, TakerUnit = "spore-logs-store", "spore-logs-store.service"
+	TakerFile        = "/run/spore-logs-store/store.json"
 )
 
 // TakerSocket is where the node's API hands over what nodes send.

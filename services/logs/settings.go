@@ -84,8 +84,8 @@ type Elasticsearch struct {
 	CA string `yaml:"ca,omitempty" json:"ca,omitempty"`
 }
 
-// File is a file on the store's disk, in /var/lib/spore-logs-store/give, which begins anew when it is full; the one
-// before stays.
+// File is a file on the store's disk, in the folder give of what spore-logs-store keeps (/var/lib/spore-logs-store where
+// the store has no disk of its own), which begins anew when it is full; the one before stays.
 type File struct {
 	// Size is what both may fill together, such as 1GiB.
 	Size string `yaml:"size" json:"size"`
