@@ -285,5 +285,8 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 	t.Run("and nobody asks for their health", func(t *testing.T) {
 		p.says("the health of the roles that are left is ok", `(?m)^.*own-roles +ok +gateway [^;]*; own-mqtt [^;]*; recorder [^;]*; valkey [^;]*$`, "health", "--all")
 	})
+	if systemOf(t, again).Configuration.Trial { // it waits for the units of all roles
+		p.runs("what was pushed last", func(string) bool { return true })
+	}
 	t.Run("the store waits for its disk, and starts when it comes back", func(t *testing.T) { p.waitsForItsDisk(told) })
 }
