@@ -306,6 +306,22 @@ func TestNoCertificateTakesTheRoomOfOthers(t *testing.T) {
 	b.quick(b.issue("anna", organizations("spore:admin")))
 }
 
+// All nodes of a cluster bring what they log to the same store, over connections that stay.
+func TestSendersOfLogsTakeNoRoomOfNodes(t *testing.T) {
+	b := newBench(t, says(http.MethodGet, "/x", nodeapi.Admin, nodeapi.Node, nodeapi.Sender))
+	for i := range maxNodes + 4 {
+		_, err := b.hold(b.issue(fmt.Sprintf("n-%d", i+2), organizations("spore:sender")), 1)
+		require.NoError(t, err)
+	}
+	loud := b.issue("loud", organizations("spore:sender"))
+	_, err := b.hold(loud, senderSeats)
+	require.NoError(t, err)
+	_, err = b.hold(loud, 1)
+	require.Error(t, err, "it has its share")
+	b.quick(b.issue("loud", organizations("spore:nodes")))
+	b.quick(b.issue("anna", organizations("spore:admin")))
+}
+
 func TestWhatCountsAsOneAddress(t *testing.T) {
 	of := func(text string) string {
 		return origin(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(text))).String()

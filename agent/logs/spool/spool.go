@@ -329,6 +329,11 @@ func (s *Spool) place() error {
 	if err := s.keepPositions(); err != nil {
 		return err
 	}
+	for _, dir := range []string{s.positionsDir(), s.o.Dir, filepath.Dir(s.o.Dir)} {
+		if err := atomicfile.SyncDir(dir); err != nil {
+			return err
+		}
+	}
 	entries, err := os.ReadDir(s.positionsDir())
 	if err != nil {
 		return err
