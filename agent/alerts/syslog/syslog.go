@@ -47,7 +47,8 @@ func Line(a notice.Alert, cluster, host string, now time.Time) []byte {
 	for _, p := range []syslog.Param{
 		{Name: "status", Value: status}, {Name: "name", Value: a.Name}, {Name: "severity", Value: a.Severity},
 		{Name: "instance", Value: a.Instance}, {Name: "cluster", Value: cluster},
-		{Name: "since", Value: stamp(a.Since)}, {Name: "until", Value: stamp(a.Until)}, {Name: "fingerprint", Value: a.Fingerprint},
+		{Name: "since", Value: stamp(a.Since)}, {Name: "until", Value: stamp(a.Until)},
+		{Name: "fingerprint", Value: a.Fingerprint},
 	} {
 		m.Params = append(m.Params, syslog.Param{Name: p.Name, Value: notice.Text(p.Value, 128)})
 	}
