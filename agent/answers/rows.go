@@ -62,7 +62,7 @@ func statusRow(m *node.Machine) api.Row {
 // write whatever their users do: they are for whom the configuration names (logRights of cluster.yaml), which is read for
 // each question: a change of it is in effect at once.
 func logsRow(m *node.Machine) api.Row {
-	reader := &journal.Reader{Program: "/usr/bin/journalctl", Say: m.Say}
+	reader := &journal.Reader{Program: m.Root.At("/usr/bin/journalctl"), Say: m.Say}
 	return api.Row{
 		Method: http.MethodGet, Path: nodeapi.LogsPath, Who: nodeapi.Lookers(), AtOnce: maxFollowers, Traced: true,
 		Handle: func(w http.ResponseWriter, r *http.Request, c nodeapi.Caller) {

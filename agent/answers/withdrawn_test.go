@@ -81,6 +81,9 @@ func TestAPushOfTheListCutsWhoeverHasTheCertificate(t *testing.T) {
 	require.NoError(t, err)
 
 	// Whoever follows a log sees the end of it.
+	program := m.Root.At("/usr/bin/journalctl")
+	require.NoError(t, os.MkdirAll(filepath.Dir(program), 0o755))
+	require.NoError(t, os.Symlink("/usr/bin/journalctl", program))
 	journalctl := nodeapi.Request{Path: nodeapi.LogsPath, Query: url.Values{"unit": {"kafka.service"}, "follow": {"true"}}}
 	body, err := other.Ask(t.Context(), "kafka-1", journalctl)
 	require.NoError(t, err, "journalctl is of make deps")

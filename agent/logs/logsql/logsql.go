@@ -19,6 +19,7 @@ const (
 	Role      = "role"
 	Source    = "_SPORE_SOURCE"
 	Cut       = "_SPORE_CUT"
+	OwnTime   = "_SPORE_TIME"
 	Namespace = "KUBERNETES_NAMESPACE"
 	Pod       = "KUBERNETES_POD"
 	Container = "KUBERNETES_CONTAINER"
@@ -94,7 +95,7 @@ func (f Filter) String() string {
 // fields are the fields that an entry is answered with: those that journalctl is asked for on a node, and those that
 // say where it comes from.
 var fields = []string{
-	Time, Message, Node, Cluster, Role, Source, Cut, Namespace, Pod, Container, Stream,
+	Time, Message, Node, Cluster, Role, Source, Cut, OwnTime, Namespace, Pod, Container, Stream,
 	"__CURSOR", "__REALTIME_TIMESTAMP", "PRIORITY", "SYSLOG_IDENTIFIER", "_PID", "_SYSTEMD_UNIT", "_TRANSPORT", "_BOOT_ID",
 }
 
