@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -65,25 +66,59 @@ func sender(dir string) error {
 	return s.Run(ctx, l)
 }
 
+// program starts spore-logs as a program of its own.
+func (n *node) program() *exec.Cmd {
+	n.t.Helper()
+	settings, err := json.Marshal(n.config)
+	require.NoError(n.t, err)
+	require.NoError(n.t, os.WriteFile(filepath.Join(n.dir, "send.json"), settings, 0o600))
+	self := exec.Command("/proc/self/exe")
+	self.Env, self.Stderr = []string{senderDir + "=" + n.dir, "GOMAXPROCS=1", "GOMEMLIMIT=64MiB"}, os.Stderr
+	require.NoError(n.t, self.Start())
+	n.t.Cleanup(func() { _ = self.Process.Kill() })
+	require.Eventually(n.t, func() bool {
+		at, err := os.ReadFile(filepath.Join(n.dir, "at"))
+		n.at = string(at)
+		return err == nil && n.at != ""
+	}, 10*time.Second, 10*time.Millisecond)
+	return self
+}
+
+// A journal that waits for a store takes no memory.
+func TestWhatWaitsForTwoStoresTakesLittleMemory(t *testing.T) {
+	const most = 80 << 10 // KiB
+	ca := authority(t)
+	a, b := newStore(t, ca), newStore(t, ca)
+	away := func(w http.ResponseWriter, _ []journalexport.Entry) bool {
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+		return true
+	}
+	a.set(away)
+	b.set(away)
+	n := newNode(t, ca, a, b)
+	self := n.program()
+	for i := range 20000 {
+		n.log(append(usual(i+1), field(CursorField, cursorOf(bootID, i+1)), field("TEXT", strings.Repeat("x", 1000))))
+	}
+	n.uploads(&uploader{node: n, store: 1})
+	n.uploads(&uploader{node: n, store: 2})
+	time.Sleep(3 * time.Second)
+	a.set(nil)
+	b.set(nil)
+	hasAll(t, a, 20000)
+	hasAll(t, b, 20000)
+	took := memory(t, self.Process.Pid)
+	t.Logf("spore-logs had %d KiB at most", took)
+	require.LessOrEqual(t, took, uint64(most))
+}
+
 // A node that logs 50 lines a second pays at most 1 % of a core for sending them.
 func TestFiftyLinesASecondCostOnePercentOfACore(t *testing.T) {
 	const seconds, perSecond, most = 20, 50, 0.01
 	ca := authority(t)
 	s := newStore(t, ca)
 	n := newNode(t, ca, s)
-	settings, err := json.Marshal(n.config)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(n.dir, "send.json"), settings, 0o600))
-	self := exec.Command("/proc/self/exe")
-	self.Env, self.Stderr = []string{senderDir + "=" + n.dir, "GOMAXPROCS=1", "GOMEMLIMIT=64MiB"}, os.Stderr
-	require.NoError(t, self.Start())
-	t.Cleanup(func() { _ = self.Process.Kill() })
-	require.Eventually(t, func() bool {
-		at, err := os.ReadFile(filepath.Join(n.dir, "at"))
-		n.at = string(at)
-		return err == nil && n.at != ""
-	}, 10*time.Second, 10*time.Millisecond)
-
+	self := n.program()
 	j := &realJournal{t: t, dir: t.TempDir()}
 	j.write(1)
 	u := n.realUpload(j, filepath.Join(t.TempDir(), "state"))
@@ -106,7 +141,8 @@ func TestFiftyLinesASecondCostOnePercentOfACore(t *testing.T) {
 	_ = writer.Wait()
 	j.arrives(s)
 	took := [2]float64{(after[0] - before[0]).Seconds() / seconds, (after[1] - before[1]).Seconds() / seconds}
-	t.Logf("spore-logs takes %.2f %% of a core, journal-upload %.2f %%; memory of spore-logs: %s", 100*took[0], 100*took[1], memory(t, self.Process.Pid))
+	t.Logf("spore-logs takes %.2f %% of a core, journal-upload %.2f %%; memory of spore-logs: %d KiB",
+		100*took[0], 100*took[1], memory(t, self.Process.Pid))
 	require.LessOrEqual(t, took[0]+took[1], most)
 	require.NoError(t, self.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, self.Wait())
@@ -145,14 +181,16 @@ func cpu(t *testing.T, pids ...int) []time.Duration {
 	return out
 }
 
-func memory(t *testing.T, pid int) string {
+// memory is the most that a process has had (proc_pid_status(5), VmHWM), in KiB.
+func memory(t *testing.T, pid int) uint64 {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	require.NoError(t, err)
 	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			return strings.TrimSpace(rest)
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			return number(strings.TrimSuffix(strings.TrimSpace(rest), " kB"))
 		}
 	}
-	return "unknown"
+	t.Fatal("the kernel does not say how much memory a process has")
+	return 0
 }
