@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Settle is for how long nothing was written to a file before the next one is read: who rotates gives it another name
@@ -126,6 +128,15 @@ func (r *reading) close() { _ = r.f.Close() }
 // at is the place where the next line begins.
 func (r *reading) at(offset int64) Position { return Position{Head: r.head, Offset: offset} }
 
+// errStale is a name that another file has by now.
+var errStale = errors.New("the file has another name by now")
+
+// later tells whether an error goes away: the file is looked for again, or its right to be read is waited for.
+func (f *Follower) later(err error) bool {
+	f.Denied = errors.Is(err, fs.ErrPermission)
+	return f.Denied || errors.Is(err, errStale) || errors.Is(err, fs.ErrNotExist)
+}
+
 // open opens a file at its beginning.
 func (f *Follower) open(file File) (*reading, error) {
 	h, err := f.tree.Open(file.Path)
@@ -133,6 +144,11 @@ func (f *Follower) open(file File) (*reading, error) {
 		return nil, err
 	}
 	r := &reading{file: file, f: h}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(h.Fd()), &st); err != nil || st.Ino != file.Inode {
+		r.close()
+		return nil, errStale
+	}
 	if strings.HasSuffix(file.Name, ".gz") {
 		if r.unzip, err = gzip.NewReader(h); err != nil {
 			r.close()
@@ -174,8 +190,14 @@ func (f *Follower) See(files []File) {
 	for _, file := range files {
 		sizes[file.Inode], names[file.Name] = file.Size, true
 	}
+	unknown := f.unknown(files)
 	for _, old := range f.unread() {
-		if size, ok := sizes[old.Inode]; (!ok || size < old.Size) && !names[old.Name+".gz"] {
+		size, ok := sizes[old.Inode]
+		switch {
+		case ok && size >= old.Size, names[old.Name+".gz"]:
+		case unknown > 0: // It was put aside and compressed since.
+			unknown--
+		default:
 			f.Lost.Files++
 			f.Lost.Bytes += old.Size
 		}
@@ -186,6 +208,21 @@ func (f *Follower) See(files []File) {
 	}
 	f.files = files
 	f.find()
+}
+
+// unknown is how many of the files are compressed and were not known under that name or the one before.
+func (f *Follower) unknown(files []File) (count int) {
+	known := map[string]bool{}
+	for _, old := range f.files {
+		known[old.Name] = true
+	}
+	for _, file := range files {
+		before, zipped := strings.CutSuffix(file.Name, ".gz")
+		if zipped && !known[before] && !known[file.Name] {
+			count++
+		}
+	}
+	return count
 }
 
 // find looks which of the files is the one that is read: it may have another name by now, or be compressed.
@@ -243,7 +280,7 @@ func (f *Follower) start() bool {
 	if f.begin.Head != "" {
 		for _, file := range slices.Backward(f.files) {
 			head, err := f.headOf(file)
-			if f.Denied = errors.Is(err, fs.ErrPermission); f.Denied {
+			if f.later(err) {
 				return false
 			}
 			if head == f.begin.Head && f.resume(file) {
@@ -261,7 +298,7 @@ func (f *Follower) start() bool {
 			f.now, f.begin = r, nil
 			return true
 		}
-		if f.Denied = errors.Is(err, fs.ErrPermission); f.Denied {
+		if f.later(err) {
 			return false
 		}
 		f.skip()
@@ -384,7 +421,7 @@ func (f *Follower) move(each func(Line)) bool {
 		f.give(r.rest, 0, each)
 	}
 	to, err := f.open(file)
-	if f.Denied = errors.Is(err, fs.ErrPermission); f.Denied {
+	if f.later(err) {
 		return false
 	}
 	if err != nil {

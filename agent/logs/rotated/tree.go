@@ -83,25 +83,47 @@ func (t *Tree) Files(name string, pick func(string) bool) ([]File, error) {
 	return out, err
 }
 
-// each looks at what is in a folder, without following links.
+// maxLooks is how often a folder is looked at that changes meanwhile.
+const maxLooks = 5
+
+// each looks at what is in a folder, without following links. A file that gets another name meanwhile would be missed, or
+// found twice: the folder is looked at again then.
 func (t *Tree) each(name string, found func(string, *unix.Stat_t)) error {
-	dir, err := t.open(name, unix.O_DIRECTORY)
-	if err != nil {
-		return err
+	type entry struct {
+		name string
+		st   unix.Stat_t
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(maxNames)
-	if err != nil && len(names) == 0 {
-		if errors.Is(err, io.EOF) {
-			return nil
+	var entries []entry
+	for range maxLooks {
+		dir, err := t.open(name, unix.O_DIRECTORY)
+		if err != nil {
+			return err
 		}
-		return err
+		var before, after unix.Stat_t
+		_ = unix.Fstat(int(dir.Fd()), &before)
+		names, err := dir.Readdirnames(maxNames)
+		if err != nil && !errors.Is(err, io.EOF) {
+			_ = dir.Close()
+			return err
+		}
+		entries = entries[:0]
+		whole := true
+		for _, n := range names {
+			e := entry{name: n}
+			if err := unix.Fstatat(int(dir.Fd()), n, &e.st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				whole = false
+				continue
+			}
+			entries = append(entries, e)
+		}
+		_ = unix.Fstat(int(dir.Fd()), &after)
+		_ = dir.Close()
+		if whole && before.Mtim == after.Mtim {
+			break
+		}
 	}
-	for _, entry := range names {
-		var st unix.Stat_t
-		if err := unix.Fstatat(int(dir.Fd()), entry, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
-			found(entry, &st)
-		}
+	for _, e := range entries {
+		found(e.name, &e.st)
 	}
 	return nil
 }
