@@ -17,7 +17,7 @@ import (
 // TestWhateverHappensEachLineComesOnce has a container write, and its files put aside and compressed, at random, while the
 // reader ends at random with or without the acknowledgement of the store. Whoever asks tells what is twice by its cursor.
 func TestWhateverHappensEachLineComesOnce(t *testing.T) {
-	for round := range 8 {
+	for round := range 3 {
 		seed := uint64(time.Now().UnixNano()) + uint64(round)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			by := rand.New(rand.NewPCG(seed, 0))
