@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/services/logs/sending"
+)
+
+func TestFilesAreSentWhereThereAreSome(t *testing.T) {
+	names := func(c sending.Config) (out []string) {
+		for _, s := range sources(c, t.TempDir(), func(string) {}) {
+			out = append(out, s.Name())
+		}
+		return out
+	}
+	require.Empty(t, names(sending.Config{}))
+	require.Equal(t, []string{"pod"}, names(sending.Config{Pods: true}))
+	require.Equal(t, []string{"pod", "audit"}, names(sending.Config{Pods: true, Audit: true}))
+}
+
+func TestNothingIsSharedWithoutGoodSettings(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "send.json")
+	require.ErrorContains(t, run(t.Context(), []string{"share", path}), "read the settings: ")
+	require.NoError(t, os.WriteFile(path, []byte(`{"pods":true}`), 0o600))
+	require.ErrorContains(t, run(t.Context(), []string{"share", path}), "has 0 stores")
+	// Neither pods nor an audit log: nothing is changed.
+	require.NoError(t, os.WriteFile(path, []byte(`{"stores":[{"name":"a","address":"a:1","serverName":"a"}],"ca":"a","certificate":"b","key":"c"}`), 0o600))
+	require.NoError(t, run(t.Context(), []string{"share", path}))
+	_, _, err := idsOf("nobody-has-this-name")
+	require.ErrorContains(t, err, "find the account")
+}
