@@ -123,6 +123,8 @@ type reader struct {
 	// looked and scanned are when it was last looked for files and for lines.
 	looked, scanned time.Time
 	begun, full     bool
+	// tooMany says that it was said that there are too many containers.
+	tooMany bool
 	// denied says that it was said that there is no right to read.
 	denied bool
 
@@ -508,7 +510,11 @@ func (r *reader) lookForContainers(folder string, p *pod) {
 			continue
 		}
 		if len(r.containers) >= maxContainers {
-			r.s.Say(fmt.Sprintf("there are more than %d containers; %s/%s is not read", maxContainers, folder, name))
+			if !r.tooMany {
+				r.tooMany = true
+				r.s.Say(fmt.Sprintf("there are more than %d containers; %s/%s and further ones are not read", maxContainers, folder, name))
+			}
+			p.change = change{} // When others have gone, it is.
 			return
 		}
 		c := &container{key: folder + "/" + name, name: name, pod: p.Pod, join: cri.NewJoiner[rotated.Position](r.budget)}

@@ -442,6 +442,9 @@ func (f *Follower) Place(p Position) Position {
 	return p
 }
 
+// Waits tells whether no file was opened, though there are some: they have other names by now.
+func (f *Follower) Waits() bool { return f.now == nil && len(f.files) > 0 && !f.Denied }
+
 // Done tells whether all was read and there is nothing left of the series.
 func (f *Follower) Done() bool {
 	if len(f.files) > 0 {

@@ -234,13 +234,27 @@ func (s *search) begin(t *tail, files []rotated.File) {
 	t.f.See(files)
 }
 
-// last reads the last lines of a container: its newest file first, and older ones until there are enough.
-func (s *search) last(ctx context.Context, t *tail) ([]line, error) {
+// looks is how often the files of a container are looked for that are turned over meanwhile.
+const looks = 3
+
+// last reads the last lines of a container.
+func (s *search) last(ctx context.Context, t *tail) (found []line, err error) {
+	for range looks {
+		var again bool
+		if found, again, err = s.newestOf(ctx, t); err != nil || !again {
+			break
+		}
+	}
+	return found, err
+}
+
+// newestOf reads the newest file of a container first, and older ones until there are enough lines. again says that a file
+// was turned over meanwhile.
+func (s *search) newestOf(ctx context.Context, t *tail) (found []line, again bool, err error) {
 	files, err := s.files(t)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var found []line
 	for i, file := range slices.Backward(files) {
 		older := i < len(files)-1
 		if older && (len(found) >= s.lines || s.isBefore(file)) {
@@ -253,10 +267,11 @@ func (s *search) last(ctx context.Context, t *tail) ([]line, error) {
 		ring := newest{most: s.lines}
 		for more := true; more; {
 			if err := ctx.Err(); err != nil {
-				return nil, err
+				return nil, false, err
 			}
 			more = t.f.Read(s.buf, quantum, func(l rotated.Line) { s.line(t, l, ring.add) })
 		}
+		again = again || t.f.Waits()
 		if older || !s.follow {
 			s.flush(t, ring.add)
 			t.f.Close()
@@ -279,7 +294,7 @@ func (s *search) last(ctx context.Context, t *tail) ([]line, error) {
 		s.begin(t, nil)
 		t.f.Settle, s.followed[t.folder] = settled, t
 	}
-	return found, nil
+	return found, again, nil
 }
 
 // isBefore tells whether a file has nothing that was asked for: nothing was written to it since.
