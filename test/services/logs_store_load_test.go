@@ -69,7 +69,7 @@ func TestWhatTheStoreOfLogsTakes(t *testing.T) {
 		lines := journalLines(source, time.Now(), each)
 		plain += len(lines)
 		require.NoError(t, s.insert(lines))
-		if early := began.Add(time.Duration(sent) * time.Second / linesASecond).Sub(time.Now()); early > 0 {
+		if early := time.Until(began.Add(time.Duration(sent) * time.Second / linesASecond)); early > 0 {
 			time.Sleep(early)
 		}
 	}
