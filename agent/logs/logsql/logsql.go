@@ -44,8 +44,8 @@ type Filter struct {
 	WithoutKernelAudit bool
 	// Priority leaves out what is less urgent, from "0" to "7". What has none counts as "6", info.
 	Priority string
-	// Grep is an expression of RE2 for the message. What is chosen has all that match, and may have others: whoever asks has
-	// to look again. The store's `.` also stands for the end of a line.
+	// Grep is an expression of RE2 for the message. What is chosen has all that match, and may have others: whoever asks
+	// has to look again. The store's `.` also stands for the end of a line.
 	Grep string
 	// Boots are ids of starts of a machine.
 	Boots []string
