@@ -15,9 +15,11 @@ import (
 	"spore/wire/nodeapi"
 )
 
-// AnswerPod answers a question for the lines of a pod with the events of the verb nodeapi.PodLogs, which open begins: an
-// entry in a line, as of the journal. What the verb says besides is an entry, too.
-func (j *Reader) AnswerPod(w http.ResponseWriter, r *http.Request, q nodeapi.Logs, open func(context.Context) (io.ReadCloser, error)) {
+// AnswerPod answers a question for the lines of a pod with the events of the verb nodeapi.PodLogs, which open begins:
+// an entry in a line, as of the journal. What the verb says besides is an entry, too.
+func (j *Reader) AnswerPod(
+	w http.ResponseWriter, r *http.Request, q nodeapi.Logs, open func(context.Context) (io.ReadCloser, error),
+) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	events, err := open(ctx)
@@ -115,5 +117,6 @@ func saying(text string) []byte {
 	if err != nil {
 		return nil
 	}
-	return fmt.Appendf(nil, `{"__REALTIME_TIMESTAMP":"%d","PRIORITY":"5","MESSAGE":%s}`+"\n", time.Now().UnixMicro(), message)
+	const form = `{"__REALTIME_TIMESTAMP":"%d","PRIORITY":"5","MESSAGE":%s}` + "\n"
+	return fmt.Appendf(nil, form, time.Now().UnixMicro(), message)
 }

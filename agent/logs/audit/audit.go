@@ -1,6 +1,6 @@
 // Package audit is the source of the records of Kubernetes' audit log, which kube-apiserver writes to a file, one JSON
-// object in a line (audit.k8s.io/v1, Event), and rotates (gopkg.in/natefinch/lumberjack.v2). An entry says in a line who
-// did what, and has the record without values that may be secret.
+// object in a line (audit.k8s.io/v1, Event), and rotates (gopkg.in/natefinch/lumberjack.v2). An entry says in a line
+// who did what, and has the record without values that may be secret.
 package audit
 
 import (
@@ -68,7 +68,8 @@ const key = "audit"
 
 // Open begins to read for a store.
 func (s *Source) Open(store string) (send.Reader, error) {
-	r := &reader{s: s, at: send.OpenPositions[rotated.Position](filepath.Join(s.State, "audit-"+store+".json"), s.Now, s.Say), every: s.Interval, settle: s.Settle}
+	at := send.OpenPositions[rotated.Position](filepath.Join(s.State, "audit-"+store+".json"), s.Now, s.Say)
+	r := &reader{s: s, at: at, every: s.Interval, settle: s.Settle}
 	if r.every == 0 {
 		r.every = interval
 	}
@@ -217,7 +218,8 @@ func (r *reader) count() {
 	r.lost = r.f.Lost
 	r.s.counters.LostFiles.Add(files)
 	r.s.counters.LostBytes.Add(bytes)
-	r.s.Say(fmt.Sprintf("the audit log of Kubernetes: %d files were removed before they were read (%d bytes are known)", files, bytes))
+	r.s.Say(fmt.Sprintf("the audit log of Kubernetes: %d files were removed before they were read (%d bytes are known)",
+		files, bytes))
 }
 
 // Done keeps how far the store has what was read.

@@ -168,10 +168,11 @@ func before(line []byte) ([]byte, bool) {
 // parameters are those of the API whose values say nothing that is secret (k8s.io/apimachinery/pkg/apis/meta/v1, and
 // PodLogOptions, PodExecOptions of k8s.io/api/core/v1). A command, or what a proxy is asked for, may have a password.
 var parameters = []string{
-	"allowWatchBookmarks", "container", "dryRun", "fieldManager", "fieldSelector", "fieldValidation", "follow", "force", "gracePeriodSeconds",
-	"includeUninitialized", "labelSelector", "limit", "limitBytes", "orphanDependents", "ports", "pretty", "previous", "propagationPolicy",
-	"resourceVersion", "resourceVersionMatch", "sendInitialEvents", "sinceSeconds", "sinceTime", "stderr", "stdin", "stdout", "tailLines", "timeout",
-	"timeoutSeconds", "timestamps", "tty", "verbose", "watch",
+	"allowWatchBookmarks", "container", "dryRun", "fieldManager", "fieldSelector", "fieldValidation", "follow", "force",
+	"gracePeriodSeconds", "includeUninitialized", "labelSelector", "limit", "limitBytes", "orphanDependents", "ports",
+	"pretty", "previous", "propagationPolicy", "resourceVersion", "resourceVersionMatch", "sendInitialEvents",
+	"sinceSeconds", "sinceTime", "stderr", "stdin", "stdout", "tailLines", "timeout", "timeoutSeconds", "timestamps", "tty",
+	"verbose", "watch",
 }
 
 // removed stands for a value that may be secret.
@@ -229,14 +230,15 @@ func cleanURI(uri string) string {
 
 // secretNames are in names of values that are likely secret.
 var secretNames = []string{
-	"passw", "passphrase", "secret", "token", "credential", "apikey", "api-key", "api_key", "privatekey", "private-key", "private_key",
-	"accesskey", "access-key", "access_key", "authorization", "cookie", "bearer",
+	"passw", "passphrase", "secret", "token", "credential", "apikey", "api-key", "api_key",
+	"privatekey", "private-key", "private_key", "accesskey", "access-key", "access_key", "authorization", "cookie", "bearer",
 }
 
 // isSecretName tells so. What ends with Name names an object, such as secretName.
 func isSecretName(key string) bool {
 	lower := strings.ToLower(key)
-	return !strings.HasSuffix(key, "Name") && slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(lower, part) })
+	is := func(part string) bool { return strings.Contains(lower, part) }
+	return !strings.HasSuffix(key, "Name") && slices.ContainsFunc(secretNames, is)
 }
 
 // opaque are fields of objects that hold whatever somebody wrote: of Secrets and ConfigMaps, of the value of an

@@ -129,8 +129,8 @@ type File struct {
 // rotated is how kubelet writes the time of a rotation.
 const rotated = "20060102-150405"
 
-// ParseFile reads such a name: N.log, N.log.YYYYMMDD-HHMMSS or the same with .gz. What kubelet has not finished (.tmp) is
-// none.
+// ParseFile reads such a name: N.log, N.log.YYYYMMDD-HHMMSS or the same with .gz. What kubelet has not finished (.tmp)
+// is none.
 func ParseFile(name string) (File, bool) {
 	number, rest, ok := strings.Cut(name, ".log")
 	n, err := strconv.ParseUint(number, 10, 31)

@@ -14,8 +14,9 @@ import (
 	"spore/agent/logs/send"
 )
 
-// TestWhateverHappensEachLineComesOnce has a container write, and its files put aside and compressed, at random, while the
-// reader ends at random with or without the acknowledgement of the store. Whoever asks tells what is twice by its cursor.
+// TestWhateverHappensEachLineComesOnce has a container write, and its files put aside and compressed, at random, while
+// the reader ends at random with or without the acknowledgement of the store. Whoever asks tells what is twice by its
+// cursor.
 func TestWhateverHappensEachLineComesOnce(t *testing.T) {
 	for round := range 3 {
 		seed := uint64(time.Now().UnixNano()) + uint64(round)

@@ -90,7 +90,8 @@ func (s *Source) Name() string { return send.Pod }
 func (s *Source) Open(store string) (send.Reader, error) {
 	r := &reader{
 		s: s, at: send.OpenPositions[rotated.Position](filepath.Join(s.State, "pods-"+store+".json"), s.Now, s.Say),
-		pods: map[string]*pod{}, budget: cri.NewBudget(maxUnfinished), buf: make([]byte, 4*quantum), marks: map[string]rotated.Position{},
+		pods: map[string]*pod{}, budget: cri.NewBudget(maxUnfinished), buf: make([]byte, 4*quantum),
+		marks: map[string]rotated.Position{},
 		ended: make(chan struct{}),
 	}
 	if r.every = s.Interval; r.every == 0 {
@@ -162,7 +163,8 @@ type container struct {
 // change tells whether a folder has changed.
 type change struct{ at time.Time }
 
-// shortly is for how long a folder may change again without another time: file systems have the time of the kernel's tick.
+// shortly is for how long a folder may change again without another time: file systems have the time of the kernel's
+// tick.
 const shortly = 2 * time.Second
 
 func (c *change) is(at, now time.Time) bool {
@@ -408,7 +410,8 @@ func (r *reader) sweep() {
 		c.join.Drop()
 		r.s.counters.Containers.Add(-1)
 		// Where a batch with its last lines is on the way, Done forgets its place.
-		if p, some := r.at.Get(c.key); some && (p.Head == c.sent.Head && p.Offset == c.sent.Offset || c.sent == rotated.Position{}) {
+		p, some := r.at.Get(c.key)
+		if some && (p.Head == c.sent.Head && p.Offset == c.sent.Offset || c.sent == rotated.Position{}) {
 			_ = r.at.Delete(c.key)
 		}
 		return true
@@ -512,7 +515,8 @@ func (r *reader) lookForContainers(folder string, p *pod) {
 		if len(r.containers) >= maxContainers {
 			if !r.tooMany {
 				r.tooMany = true
-				r.s.Say(fmt.Sprintf("there are more than %d containers; %s/%s and further ones are not read", maxContainers, folder, name))
+				r.s.Say(fmt.Sprintf("there are more than %d containers; %s/%s and further ones are not read",
+					maxContainers, folder, name))
 			}
 			p.change = change{} // When others have gone, it is.
 			return

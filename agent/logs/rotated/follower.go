@@ -342,8 +342,8 @@ func (r *reading) skip(offset int64) bool {
 	return err == nil
 }
 
-// Read gives about as many bytes of lines as the budget has to each, and uses buf, which is longer than MaxLine, for it. more
-// says that the budget ended it.
+// Read gives about as many bytes of lines as the budget has to each, and uses buf, which is longer than MaxLine, for
+// it. more says that the budget ended it.
 func (f *Follower) Read(buf []byte, budget int, each func(Line)) (more bool) {
 	for budget > 0 {
 		if f.now == nil && !f.start() {
@@ -404,7 +404,8 @@ func (f *Follower) give(line []byte, end int64, each func(Line)) {
 	each(l)
 }
 
-// move goes to the next file, when there is one and nobody writes to this one any more. A line that has no end is given.
+// move goes to the next file, when there is one and nobody writes to this one any more. A line that has no end is
+// given.
 func (f *Follower) move(each func(Line)) bool {
 	r := f.now
 	file, ok := f.next()
@@ -454,7 +455,8 @@ func (f *Follower) Done() bool {
 		return true
 	}
 	st, err := f.now.f.Stat()
-	return err != nil || f.now.finished || f.now.unzip == nil && st.Size() <= f.now.offset+int64(len(f.now.rest))+f.now.more
+	read := f.now.offset + int64(len(f.now.rest)) + f.now.more
+	return err != nil || f.now.finished || f.now.unzip == nil && st.Size() <= read
 }
 
 // Close ends it. What was not read of a file that is not there any more counts as lost.

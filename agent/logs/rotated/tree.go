@@ -14,7 +14,8 @@ import (
 // maxNames bounds how many names of a folder are looked at.
 const maxNames = 4096
 
-// Tree is a folder whose files are read. Nothing in it leads out of it: symbolic links are refused, and what is no file.
+// Tree is a folder whose files are read. Nothing in it leads out of it: symbolic links are refused, and what is no
+// file.
 type Tree struct{ dir *os.File }
 
 // OpenTree opens a folder; the error is fs.ErrNotExist where it is not there.
@@ -86,8 +87,8 @@ func (t *Tree) Files(name string, pick func(string) bool) ([]File, error) {
 // maxLooks is how often a folder is looked at that changes meanwhile.
 const maxLooks = 5
 
-// each looks at what is in a folder, without following links. A file that gets another name meanwhile would be missed, or
-// found twice: the folder is looked at again then.
+// each looks at what is in a folder, without following links. A file that gets another name meanwhile would be missed,
+// or found twice: the folder is looked at again then.
 func (t *Tree) each(name string, found func(string, *unix.Stat_t)) error {
 	type entry struct {
 		name string

@@ -1,8 +1,8 @@
-// Package podlogs is the verb logs-pods: the lines that containers of a pod have written on this node, from the files of
-// the container runtime (package cri), which root alone may read. It needs no Kubernetes API and no store of logs.
+// Package podlogs is the verb logs-pods: the lines that containers of a pod have written on this node, from the files
+// of the container runtime (package cri), which root alone may read. It needs no Kubernetes API and no store of logs.
 //
-// The last lines of each container are put in the order of time. A container has as many files as kubelet keeps; what it
-// has removed is not there.
+// The last lines of each container are put in the order of time. A container has as many files as kubelet keeps; what
+// it has removed is not there.
 package podlogs
 
 import (
@@ -47,8 +47,8 @@ func May(c nodeapi.Caller, rights *spec.LogRights) error {
 	if c.Listed(list) {
 		return nil
 	}
-	return fmt.Errorf("the logs of pods are not for this certificate: cluster.yaml (logRights.pods) lets %s read them, and admins",
-		strings.Join(list[:min(len(list), 10)], ", "))
+	return fmt.Errorf("the logs of pods are not for this certificate: cluster.yaml (logRights.pods) lets %s read them, "+
+		"and admins", strings.Join(list[:min(len(list), 10)], ", "))
 }
 
 // Order is the call of the verb for a question.
@@ -103,7 +103,9 @@ func Show(ctx context.Context, r *verbs.Run) (string, error) {
 		return "", err
 	}
 	defer tree.Close()
-	s := &search{question: q, tree: tree, now: r.Machine.Now, buf: make([]byte, quantum+cri.MaxMessage), budget: cri.NewBudget(maxUnfinished)}
+	s := &search{
+		question: q, tree: tree, now: r.Machine.Now, buf: make([]byte, quantum+cri.MaxMessage), budget: cri.NewBudget(maxUnfinished),
+	}
 	defer s.close()
 	return s.run(ctx, r)
 }
@@ -248,8 +250,8 @@ func (s *search) last(ctx context.Context, t *tail) (found []line, err error) {
 	return found, err
 }
 
-// newestOf reads the newest file of a container first, and older ones until there are enough lines. again says that a file
-// was turned over meanwhile.
+// newestOf reads the newest file of a container first, and older ones until there are enough lines. again says that a
+// file was turned over meanwhile.
 func (s *search) newestOf(ctx context.Context, t *tail) (found []line, again bool, err error) {
 	files, err := s.files(t)
 	if err != nil {
@@ -369,7 +371,8 @@ func (s *search) flush(t *tail, add func(line)) {
 func (s *search) message(t *tail, m cri.Message, add func(line)) {
 	text := cri.Trim(m.Text)
 	switch {
-	case !s.since.IsZero() && m.Time.Before(s.since), !s.until.IsZero() && m.Time.After(s.until), s.grep != nil && !s.grep.Match(text):
+	case !s.since.IsZero() && m.Time.Before(s.since), !s.until.IsZero() && m.Time.After(s.until),
+		s.grep != nil && !s.grep.Match(text):
 		return
 	}
 	add(line{at: m.Time, of: t, stream: m.Stream, text: bytes.Clone(text), cut: m.Cut})
@@ -430,7 +433,8 @@ type entry struct {
 
 func (l line) entry() entry {
 	e := entry{
-		Time: strconv.FormatInt(l.at.UnixMicro(), 10), Message: string(l.text), Identifier: l.of.pod.Name + "/" + l.of.name, Source: machine.LogPod,
+		Time: strconv.FormatInt(l.at.UnixMicro(), 10), Message: string(l.text),
+		Identifier: l.of.pod.Name + "/" + l.of.name, Source: machine.LogPod,
 		Namespace: l.of.pod.Namespace, Pod: l.of.pod.Name, Container: l.of.name, Stream: l.stream,
 	}
 	if l.cut > 0 {
