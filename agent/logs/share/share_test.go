@@ -2,6 +2,7 @@ package share
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -65,6 +66,32 @@ func TestTheGroupMayReadWhatIsThereAndWhatComes(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink(old, link))
 	require.Error(t, Folder(link, other))
+}
+
+func TestAProgramOfTheGroupReadsWithoutACapability(t *testing.T) {
+	needsRoot(t)
+	top, err := os.MkdirTemp("", "share")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(top)) })
+	require.NoError(t, os.Chmod(top, 0o755))
+	dir := filepath.Join(top, "pods")
+	require.NoError(t, os.Mkdir(dir, 0o750)) // As kubelet.
+	require.NoError(t, Folder(dir, other))
+	file := filepath.Join(dir, "a_b_c", "d", "0.log")
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, []byte("a line"), 0o640))
+	read := func(gid uint32) (string, error) {
+		cmd := exec.Command("/bin/cat", file)
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: gid}}
+		out, err := cmd.Output()
+		return string(out), err
+	}
+	text, err := read(other)
+	require.NoError(t, err)
+	require.Equal(t, "a line", text)
+	_, err = read(other + 1)
+	require.Error(t, err, "who is not of the group may not")
 }
 
 func TestTheFileOfAnAccountIsMadeForItsGroup(t *testing.T) {
