@@ -116,7 +116,7 @@ func (p *ownPlant) waitsForItsDisk(at time.Time) {
 		return errors.Join(err, errors.New(out))
 	})
 	p.logs("victoria-metrics", `gives it a disk \(use: metrics\), and it keeps nothing elsewhere. It waits for the disk, and starts when metrics-disks.service has it; .*`)
-	require.Equal(p.t, []string{"none"}, p.g.shell("grep -lx victoria-metric /proc/[0-9]*/comm || echo none"), "its name is cut")
+	require.Equal(p.t, []string{"none"}, p.g.shell("grep -slx victoria-metric /proc/[0-9]*/comm || echo none"), "its name is cut")
 	require.Equal(p.t, []string{"none"}, p.g.shell("ls -A /var/lib/victoria-metrics "+storeMount+" | grep -v : | grep . || echo none"), "nothing is on the state")
 	p.g.shell("echo 1 >/sys/bus/pci/rescan")
 	p.says("the disk is in use again", `(?m)^.* disks +ok +1 in use$`, "health", "--all")
