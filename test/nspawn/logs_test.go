@@ -71,8 +71,9 @@ func TestLogsOutliveTheirMachines(t *testing.T) {
 		l.arrived()
 	})
 	l.Step("nothing is missing after cuts at any moment", l.cuts)
-	l.Step("a node that floods loses its own lines, and says how many", l.flood)
+	l.Step("beside a node that floods, lines of another arrive", l.flood)
 	l.Step("a store whose disk is full takes everything when it has room", l.full)
+	l.Step("what a flood lost is counted", l.dropped)
 	l.Step("it knows no secret of any node", l.noSecret)
 	l.Step("readers do not ask it for more than they may", func(t *testing.T) {
 		out, errs, ok := l.spore(t.Context(), "logs", "--all", "--since", "1h", "--source", "audit", "--lines", "5")
@@ -247,46 +248,54 @@ func (l *logsLab) counters(n *Node) string {
 	return out
 }
 
-// suppressed is journald's own message that it did not take lines.
-var suppressed = regexp.MustCompile(`Suppressed (\d+) messages from flood\.service`)
+// floods is how many lines one unit writes as quickly as it can.
+const floods = 100_000
 
-// flood has a unit of one node write 100,000 lines as quickly as it can.
+// flood has a unit of one node write more than its journal takes; another node's lines arrive meanwhile.
 func (l *logsLab) flood(t *testing.T) {
-	const lines = 100_000
-	unit := fmt.Sprintf("[Service]\\nType=oneshot\\nExecStart=/usr/bin/seq -f \"flood %%%%06.0f\" 1 %d\\n", lines)
+	// journald says of a unit what it did not take when that writes again, half a minute later.
+	unit := fmt.Sprintf("[Service]\\nType=oneshot\\nExecStart=/usr/bin/seq -f \"flood %%%%06.0f\" 1 %d\\n"+
+		"ExecStart=/usr/bin/sleep 33\\nExecStart=/usr/bin/echo over\\n", floods)
 	l.other.MustExec("sh", "-ec", "printf '"+strings.ReplaceAll(unit, "%", "%%")+"' >/run/systemd/system/flood.service; systemctl daemon-reload")
-	flooding := make(chan error, 1)
-	go func() {
-		_, err := l.other.Exec("systemctl", "start", "flood.service")
-		flooding <- err
-	}()
+	l.other.MustExec("systemctl", "start", "--no-block", "flood.service")
 	for range 5 {
 		l.write(l.edge, "beside", 20)
 	}
 	began := time.Now()
 	l.arrived()
 	t.Logf("100 lines of another node arrive %.1f s after they were written, beside a flood", time.Since(began).Seconds())
-	require.NoError(t, <-flooding)
-	l.other.MustExec("journalctl", "--sync")
+}
+
+// suppressed is journald's own message that it did not take lines.
+var suppressed = regexp.MustCompile(`Suppressed (\d+) messages from flood\.service`)
+
+// dropped holds that the flood is whole: what arrived, and what journald says that it did not take.
+func (l *logsLab) dropped(t *testing.T) {
+	lost := 0
+	require.Eventually(t, func() bool {
+		said := l.other.MustExec("journalctl", "--quiet", "--output=cat", "--unit=flood.service", "--unit=systemd-journald.service", "--since=-10min", "--grep=Suppressed|^over$")
+		lost = 0
+		for _, m := range suppressed.FindAllStringSubmatch(said, -1) {
+			n, err := strconv.Atoi(m[1])
+			require.NoError(t, err)
+			lost += n
+		}
+		return lost > 0 && strings.Contains(said, "over")
+	}, time.Minute, time.Second, "journald says that it did not take lines")
 	took, err := strconv.Atoi(l.other.MustExec("sh", "-c", "journalctl --quiet --output=cat --unit=flood.service | grep -c '^flood '"))
 	require.NoError(t, err)
-	said := l.other.MustExec("journalctl", "--quiet", "--output=cat", "--unit=systemd-journald.service", "--since=-10min")
-	lost := 0
-	for _, m := range suppressed.FindAllStringSubmatch(said, -1) {
-		n, err := strconv.Atoi(m[1])
-		require.NoError(t, err)
-		lost += n
-	}
-	t.Logf("of %d lines journald took %d and said of %d that it did not", lines, took, lost)
-	require.Positive(t, lost)
+	t.Logf("of %d lines journald took %d and said of %d that it did not", floods, took, lost)
+	require.Equal(t, floods, took+lost)
 	l.write(l.other, "flooded", 20)
 	l.arrived()
+	stored, errs, ok := l.quiet(t.Context(), "logs", "--node", "edge-2", "--unit", "flood", "--since", "1h", "--grep", "^flood [0-9]+$", "--lines", "100000")
+	require.True(t, ok, errs)
+	require.Equal(t, took, strings.Count(stored, "\n"), "each line that journald took is in the store")
 	require.Eventually(t, func() bool {
 		for line := range strings.Lines(l.counters(l.other)) {
-			if name, value, _ := strings.Cut(strings.TrimSpace(line), " "); strings.Contains(name, "dropped") {
-				if n, err := strconv.ParseFloat(value, 64); err == nil && int(n) >= lost {
-					return true
-				}
+			if value, found := strings.CutPrefix(line, `spore_logs_dropped_by_journal_total{store="observer",why="rate"} `); found {
+				n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+				return err == nil && int(n) == lost
 			}
 		}
 		return false
