@@ -54,7 +54,7 @@ func (s *logsStore) used() (processor time.Duration, memory uint64) {
 // A store of 200 nodes that log as much as they may takes as much as the documentation says, and finds a rare word.
 func TestWhatTheStoreOfLogsTakes(t *testing.T) {
 	if !soaks() {
-		t.Skip("it takes minutes of all processors; make soak runs it")
+		t.Skip("elsewhere: `make soak` runs it, by SPORE_SOAK=1: it takes minutes of all processors")
 	}
 	s := newLogsStore(t)
 	s.start()

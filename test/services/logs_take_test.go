@@ -50,7 +50,7 @@ func (o takerOptions) metrics() string { return filepath.Join(o.Dir, "metrics.pr
 func TestLogsTakerItself(t *testing.T) {
 	file := os.Getenv(takerSettings)
 	if file == "" {
-		t.Skip("it is started by other tests")
+		t.Skip("elsewhere: other tests start it")
 	}
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -300,9 +300,9 @@ func TestAFullDiskOfWhatTakesLogs(t *testing.T) {
 // TestTheStoreOfLogsUnderTheLoadOfManyNodes has 200 nodes log 50 lines a second each, and one 100,000 in between, and
 // says what that takes.
 func TestTheStoreOfLogsUnderTheLoadOfManyNodes(t *testing.T) {
-	length, _ := time.ParseDuration(os.Getenv("SPORE_SOAK"))
-	if length == 0 {
-		t.Skip("set SPORE_SOAK to a time such as 60s")
+	const length = time.Minute
+	if !soaks() {
+		t.Skip("elsewhere: `make soak` runs it, by SPORE_SOAK=1")
 	}
 	s := newLogsStore(t)
 	s.start()
@@ -346,18 +346,16 @@ func TestTheStoreOfLogsUnderTheLoadOfManyNodes(t *testing.T) {
 			}
 		})
 	}
-	if os.Getenv("SPORE_SOAK_LOUD") != "" {
-		all.Go(func() {
-			batch := packed(journalOf(999, 1, 5000))
-			for at := 0; time.Since(begin) < length; at++ {
-				if status, err := k.bring(fmt.Sprint("loud-", at%1), batch); err != nil || status != http.StatusNoContent {
-					time.Sleep(time.Second)
-					continue
-				}
-				loud.Add(5000)
+	all.Go(func() {
+		batch := packed(journalOf(999, 1, 5000))
+		for time.Since(begin) < length {
+			if status, err := k.bring("loud-0", batch); err != nil || status != http.StatusNoContent {
+				time.Sleep(time.Second)
+				continue
 			}
-		})
-	}
+			loud.Add(5000)
+		}
+	})
 	watching, stop := context.WithCancel(t.Context())
 	var watch sync.WaitGroup
 	watch.Go(func() {
