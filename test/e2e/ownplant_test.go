@@ -46,7 +46,7 @@ func newOwnPlant(t *testing.T) *ownPlant {
 	// It keeps its own logs, too.
 	replaceIn(t, p.file("cluster.yaml"), "services: [", "services: [logs, ")
 	replaceIn(t, p.file("cluster.yaml"), "roles: [", "roles: [logs-store, ")
-	require.NoError(t, os.WriteFile(p.file("services/logs.yaml"), []byte("days: 7\nsize: 256MiB\nqueue: 64MiB\n"), 0o644))
+	require.NoError(t, os.WriteFile(p.file("services/logs.yaml"), []byte("days: 7\nsize: 512MiB\nqueue: 64MiB\n"), 0o644))
 	replaceIn(t, p.file("cluster.yaml"), "domain: plant.example\n", "domain: plant.example\n\ntrialSettle: 1\n")
 	replaceIn(t, p.file("services/gateway.yaml"), "10.77.0.20:502", device(t))
 	replaceIn(t, p.file("units/report.timer"), "OnActiveSec=1min\nOnUnitActiveSec=1h\n", "OnActiveSec=1s\nOnUnitInactiveSec=3s\nAccuracySec=1s\n")
