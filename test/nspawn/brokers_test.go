@@ -420,6 +420,7 @@ func TestThreeBrokers(t *testing.T) {
 		b.inSync()
 	})
 	b.Step("one keeps the metrics of all, also over losses of power", func(t *testing.T) { b.metricsAreKept(t) })
+	b.Step("no journal has a secret", b.journalsHaveNoSecret)
 	b.Step("a broker that was switched off in order starts from the archive of classes that it wrote then", func(t *testing.T) {
 		// It has lost power or was never off, and a JVM that is killed writes none.
 		n := lost

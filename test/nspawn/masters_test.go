@@ -404,6 +404,7 @@ func TestThreeMasters(t *testing.T) {
 		m.holds(two, acked)
 		require.Greater(t, len(acked), 300)
 	})
+	m.Step("no journal has a secret, and no audit log", m.journalsHaveNoSecret)
 }
 
 // TestTheMembersOfEtcd has masters form etcd, lose each other and their disks, and be replaced by configuration.

@@ -267,6 +267,7 @@ func TestThreeMons(t *testing.T) {
 		m.holds(lost, keys)
 	})
 	wiped := m.Node("mon-1") // The first by name: the one that would write the record of a first formation.
+	m.Step("no journal has a secret", m.journalsHaveNoSecret)
 	m.Step("a monitor that was taken out, by an order that was cut off once, and wiped takes the map from the quorum", func(t *testing.T) {
 		wiped.PowerLoss()
 		m.quorum("mon-2", "mon-3")
