@@ -69,6 +69,8 @@ func Service() service.Service {
 			{Path: "services." + Name + ".queue", Units: []string{TakerUnit}},
 			{Path: "services." + Name + ".days", Units: []string{Unit, TakerUnit}},
 			{Path: "services." + Name + ".", Units: []string{Unit}},
+			// Whether a master has an audit log.
+			{Path: "services.kubernetes.audit", Units: []string{SenderUnit}},
 			// Which nodes there are, and what they are.
 			{Path: "hosts", Units: []string{TakerUnit, SenderUnit}},
 			{Path: "members.", Units: []string{TakerUnit, SenderUnit}},

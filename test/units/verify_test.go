@@ -162,10 +162,11 @@ func TestOurUnitsTakeFromOutsideWhatARowNames(t *testing.T) {
 // asRoot are the steps that run as root in units of another user, whose folders that user can write, and the tests that
 // plant links there.
 var asRoot = map[string]string{
-	"etcd.service /usr/bin/spore-agent etcd-member":    "services/kubernetes/etcd/origin, TestALinkInEtcdsFolderLeadsNowhere; services/kubernetes/etcd/restore, TestALinkInEtcdsFolderLeadsNowhereInARestore",
-	"etcd-members.service /usr/bin/spore-etcd promote": "it writes below /run/spore alone",
-	"ceph-mon.service /usr/bin/spore-agent ceph-mon":   "services/ceph/monitor, TestALinkInCephsFolderLeadsNowhere",
-	"kafka.service /usr/bin/spore-agent kafka-format":  "services/kafka/kraft, TestALinkInKafkasFolderLeadsNowhere",
+	"etcd.service /usr/bin/spore-agent etcd-member":                          "services/kubernetes/etcd/origin, TestALinkInEtcdsFolderLeadsNowhere; services/kubernetes/etcd/restore, TestALinkInEtcdsFolderLeadsNowhereInARestore",
+	"etcd-members.service /usr/bin/spore-etcd promote":                       "it writes below /run/spore alone",
+	"ceph-mon.service /usr/bin/spore-agent ceph-mon":                         "services/ceph/monitor, TestALinkInCephsFolderLeadsNowhere",
+	"kafka.service /usr/bin/spore-agent kafka-format":                        "services/kafka/kraft, TestALinkInKafkasFolderLeadsNowhere",
+	"spore-logs.service /usr/bin/spore-logs share /run/spore-logs/send.json": "agent/logs/share, TestTheFileOfAnAccountIsMadeForItsGroup and TestTheGroupMayReadWhatIsThereAndWhatComes",
 }
 
 // A step as root in a folder of another user is one that links have to lead nowhere in.

@@ -11,6 +11,7 @@ import (
 	"spore/services/ceph"
 	"spore/services/dns"
 	"spore/services/kubernetes"
+	"spore/services/logs"
 	"spore/services/mqtt"
 	"spore/services/service"
 )
@@ -42,6 +43,16 @@ func monitor() Input {
 	in.Cluster.Members["ceph-mon"] = []string{"edge-01"}
 	in.Node.Roles = []string{"ceph-mon"}
 	return in
+}
+
+// logging adds a store of logs on another node.
+func logging(base func() Input) func() Input {
+	return func() Input {
+		in := base()
+		in.Cluster.Services.Set(&logs.Settings{})
+		in.Cluster.Members["logs-store"] = []string{"a"}
+		return in
+	}
 }
 
 func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
@@ -145,6 +156,17 @@ func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 		"settings of Kubernetes": {
 			base: master, change: func(in *Input) { in.Cluster.Services.Set(&kubernetes.Settings{MaxPods: 50}) },
 			changes: []string{"services.kubernetes.maxPods"}, reboot: []string{"services.kubernetes.maxPods: its services stand on each other"},
+		},
+		"the audit log of a master, which the sender of logs reads": {
+			base: logging(master), change: func(in *Input) {
+				in.Cluster.Services.Set(&kubernetes.Settings{MaxPods: 10, Audit: "none"})
+			},
+			changes: []string{"services.kubernetes.audit"}, units: []string{"spore-logs.service"},
+			reboot: []string{"services.kubernetes.audit: its services stand on each other"},
+		},
+		"another store of logs, on a node without one": {
+			base: logging(edge), change: func(in *Input) { in.Cluster.Members["logs-store"] = []string{"a", "b"} },
+			changes: []string{"members.logs-store"}, units: []string{"spore-logs.service"},
 		},
 		"an object of manifests/, on a master": {
 			base: master, change: func(in *Input) {
