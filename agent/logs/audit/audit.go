@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,8 @@ const Dir = "/var/log/kubernetes"
 // Times and bounds.
 const (
 	interval = time.Second
-	// maxLine is in bytes. The objects of a record are as long as etcd takes them, 1.5 MiB; what is longer is cut.
+	// maxLine is in bytes. The objects of a record are as long as etcd takes them, 1.5 MiB; what is longer is cut,
+	// and its objects are left out (Parse).
 	maxLine = 1 << 20
 	// maxBatch and maxEntries are about what Next returns.
 	maxBatch, maxEntries = 512 << 10, 2000
@@ -84,6 +86,8 @@ type reader struct {
 	at            *send.Positions[rotated.Position]
 	every, settle time.Duration
 
+	// mu is held while files are read: Done comes from another goroutine.
+	mu     sync.Mutex
 	tree   *rotated.Tree
 	f      *rotated.Follower
 	buf    []byte
@@ -92,6 +96,8 @@ type reader struct {
 	full   bool
 	// denied says that it was said that there is no right to read.
 	denied bool
+	// last is the time of the last record.
+	last time.Time
 }
 
 // Next waits for records.
@@ -117,6 +123,8 @@ func (r *reader) Next(ctx context.Context) (send.Batch, error) {
 
 // look finds the files that there are.
 func (r *reader) look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.looked = r.s.Now()
 	if r.tree == nil {
 		tree, err := rotated.OpenTree(r.s.Dir)
@@ -181,6 +189,8 @@ func compare(a, b string) int {
 
 // read reads what is there.
 func (r *reader) read() send.Batch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.full = false
 	if r.f == nil {
 		return send.Batch{}
@@ -191,11 +201,16 @@ func (r *reader) read() send.Batch {
 	for size < maxBatch && len(entries) < maxEntries {
 		r.full = r.f.Read(r.buf, quantum, func(l rotated.Line) {
 			at = l.After
-			e, ok := Parse(l.Data, l.Cut, "file="+l.Start.Head+";offset="+strconv.FormatInt(l.Start.Offset, 10))
+			if r.last.IsZero() {
+				r.last = r.s.Now()
+			}
+			cursor := "file=" + l.Start.Head + ";offset=" + strconv.FormatInt(l.Start.Offset, 10)
+			e, ok := Parse(l.Data, l.Cut, cursor, r.last)
 			if !ok {
 				r.s.counters.Malformed.Add(1)
 				return
 			}
+			r.last = timeOf(e)
 			for _, f := range e {
 				size += len(f.Name) + len(f.Value) + 2
 			}
@@ -207,6 +222,13 @@ func (r *reader) read() send.Batch {
 	}
 	r.count()
 	return send.Batch{Entries: entries, Position: at}
+}
+
+// timeOf is when the record of an entry was written.
+func timeOf(e journalexport.Entry) time.Time {
+	text, _ := e.Get(send.TimeField)
+	n, _ := strconv.ParseInt(text, 10, 64) // Parse wrote it.
+	return time.UnixMicro(n)
 }
 
 // count adds what was lost, and says it.
@@ -228,11 +250,15 @@ func (r *reader) Done(b send.Batch) error {
 	if !ok {
 		return errors.New("internal error: a batch is not one of the audit log")
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.at.Set(key, r.f.Place(at))
 }
 
 // Close ends the reading.
 func (r *reader) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.f != nil {
 		if at, some := r.at.Get(key); some {
 			_ = r.at.Set(key, r.f.Place(at))

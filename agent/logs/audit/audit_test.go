@@ -34,7 +34,7 @@ func field(t *testing.T, e journalexport.Entry, name string) string {
 
 func TestARecordSaysWhoDidWhat(t *testing.T) {
 	line := record(7, "")
-	e, ok := Parse([]byte(line), 0, "file=x;offset=0")
+	e, ok := Parse([]byte(line), 0, "file=x;offset=0", time.Time{})
 	require.True(t, ok)
 	for name, want := range map[string]string{
 		"__CURSOR": "file=x;offset=0", "__REALTIME_TIMESTAMP": "1795694400000002", "MESSAGE": "plant:anna create deployments.apps default/web 201",
@@ -48,14 +48,14 @@ func TestARecordSaysWhoDidWhat(t *testing.T) {
 	require.False(t, ok)
 
 	e, ok = Parse([]byte(`{"auditID":"a","verb":"get","requestURI":"/metrics?x=y","user":{"username":"u"},"impersonatedUser":{"username":"admin"},`+
-		`"requestReceivedTimestamp":"2026-11-26T12:00:00Z"}`), 0, "")
+		`"requestReceivedTimestamp":"2026-11-26T12:00:00Z"}`), 0, "", time.Time{})
 	require.True(t, ok)
 	require.Equal(t, "u as admin get /metrics", field(t, e, "MESSAGE"))
 	require.Equal(t, "admin", field(t, e, As))
 	for _, line := range []string{
 		"", "x", "[]", "{}", `{"auditID":7}`, `{"auditID":"a"}`, `{"auditID":"a","stageTimestamp":"9999-01-01T00:00:00Z"}`, line[:len(line)-1], "\x00\x00",
 	} {
-		_, ok := Parse([]byte(line), 0, "")
+		_, ok := Parse([]byte(line), 0, "", time.Time{})
 		require.False(t, ok, line)
 	}
 }
@@ -69,12 +69,13 @@ func TestARecordHasNoValueThatMayBeSecret(t *testing.T) {
 		"a patch":             `,"requestObject":[{"op":"replace","path":"/spec/x","value":"hunter2"},{"op":"add","path":"/data","value":{"a":{"b":"hunter2"}}}]`,
 		"a Secret":            `,"requestObject":{"kind":"Secret","data":{"a":"hunter2"},"stringData":{"b":"hunter2"}}`,
 		"a list of Secrets":   `,"responseObject":{"kind":"SecretList","items":[{"data":{"a":"hunter2"}}]}`,
-		"a field's name":      `,"requestObject":{"spec":{"adminPassword":"hunter2","api_key":"hunter2","tokens":["hunter2"],"Secret":"hunter2"}}`,
+		"a field's name":      `,"requestObject":{"spec":{"adminPassword":"hunter2","api_key":"hunter2","pinToken":271828,"tokens":["hunter2"],"Secret":"hunter2"}}`,
 		"a token that is one": `,"responseObject":{"kind":"TokenRequest","status":{"token":"hunter2"}}`,
 	} {
-		e, ok := Parse([]byte(record(1, more)), 0, "")
+		e, ok := Parse([]byte(record(1, more)), 0, "", time.Time{})
 		require.True(t, ok, name)
 		require.NotContains(t, fmt.Sprintf("%s", e), mark, name)
+		require.NotContains(t, fmt.Sprintf("%s", e), "271828", name)
 		require.Contains(t, field(t, e, Event), removed, name)
 		require.True(t, json.Valid([]byte(field(t, e, Event))), name)
 	}
@@ -87,14 +88,14 @@ func TestARecordHasNoValueThatMayBeSecret(t *testing.T) {
 	} {
 		text, err := json.Marshal(map[string]any{"auditID": "a", "requestURI": uri, "stageTimestamp": "2026-11-26T12:00:00Z"})
 		require.NoError(t, err)
-		e, ok := Parse(text, 0, "")
+		e, ok := Parse(text, 0, "", time.Time{})
 		require.True(t, ok)
 		require.NotContains(t, fmt.Sprintf("%s", e), mark)
 		var got struct{ RequestURI string }
 		require.NoError(t, json.Unmarshal([]byte(field(t, e, Event)), &got))
 		require.True(t, strings.HasSuffix(got.RequestURI, want), got.RequestURI)
 	}
-	e, ok := Parse([]byte(record(1, `,"requestObject":{"spec":{"replicas":3,"volumes":[{"secret":{"secretName":"web-tls"}}],"imagePullSecrets":[{"name":"pull"}]}}`)), 0, "")
+	e, ok := Parse([]byte(record(1, `,"requestObject":{"spec":{"replicas":3,"volumes":[{"secret":{"secretName":"web-tls"}}],"imagePullSecrets":[{"name":"pull"}]}}`)), 0, "", time.Time{})
 	require.True(t, ok)
 	for _, kept := range []string{`"replicas":3`, "web-tls", "pull", "limit=500"} {
 		require.Contains(t, field(t, e, Event), kept)
@@ -103,17 +104,59 @@ func TestARecordHasNoValueThatMayBeSecret(t *testing.T) {
 
 func TestALongRecordKeepsWhatItsBeginningSays(t *testing.T) {
 	line := record(1, `,"requestObject":{"spec":"`+strings.Repeat("x", 100_000)+`"}`)
-	e, ok := Parse([]byte(line), 0, "")
+	e, ok := Parse([]byte(line), 0, "", time.Time{})
 	require.True(t, ok)
 	require.Len(t, field(t, e, Event), journalexport.MaxValue)
 	require.Equal(t, fmt.Sprint(len(line)-journalexport.MaxValue), field(t, e, journalexport.Cut))
 
-	at := strings.Index(line, `"requestReceivedTimestamp"`)
-	line = strings.Replace(line[:at]+line[at:], `"stage":`, `"stageTimestamp":"2026-11-26T12:00:00Z","stage":`, 1)
-	e, ok = Parse([]byte(line[:50_000]), int64(len(line)-50_000), "")
+	// The times stand behind the objects.
+	near := time.Date(2026, 11, 26, 11, 0, 0, 0, time.UTC)
+	e, ok = Parse([]byte(line[:50_000]), int64(len(line)-50_000), "", near)
 	require.True(t, ok)
 	require.Equal(t, "plant:anna create deployments.apps default/web 201", field(t, e, "MESSAGE"))
+	require.Equal(t, fmt.Sprint(near.UnixMicro()), field(t, e, send.TimeField))
 	require.NotContains(t, field(t, e, Event), "xxx")
+	_, ok = Parse([]byte(line[:50_000]), int64(len(line)-50_000), "", time.Time{})
+	require.False(t, ok)
+
+	line = record(2, `,"requestObject":{"spec":[`+strings.Repeat("0,", 200_000)+`0]}`)
+	e, ok = Parse([]byte(line), 0, "", near)
+	require.True(t, ok)
+	require.Equal(t, "1795694400000002", field(t, e, send.TimeField), "a record that is whole has its own")
+	event := field(t, e, Event)
+	require.True(t, json.Valid([]byte(event)))
+	require.NotContains(t, event, "requestObject")
+	require.Equal(t, fmt.Sprint(len(line)-len(event)+1), field(t, e, journalexport.Cut))
+}
+
+// Nobody hides from the log with a request that is larger than a line may be.
+func TestARecordThatIsTooLongForALineIsSent(t *testing.T) {
+	dir := t.TempDir()
+	s := &Source{
+		Dir: dir, State: t.TempDir(), Now: time.Now, Interval: 5 * time.Millisecond, Settle: time.Millisecond,
+		Say: func(s string) { t.Log(s) },
+	}
+	long := record(2, `,"requestObject":{"spec":"`+strings.Repeat("x", 3<<20)+`"}`)
+	text := record(1, "") + "\n" + long + "\n" + record(3, "") + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, Live), []byte(text), 0o600))
+	r, err := s.Open("1")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var got []string
+	for len(got) < 3 {
+		b, err := r.Next(ctx)
+		require.NoError(t, err)
+		for _, e := range b.Entries {
+			got = append(got, field(t, e, ID)[:8]+" "+field(t, e, send.TimeField))
+		}
+		require.NoError(t, r.Done(b))
+	}
+	require.Equal(t, []string{
+		"00000001 1795694400000002", "00000002 1795694400000002", "00000003 1795694400000002",
+	}, got)
+	require.NoError(t, r.Close())
+	require.Zero(t, s.counters.Malformed.Load())
 }
 
 func TestTheLogIsReadOverItsRotation(t *testing.T) {
@@ -200,7 +243,7 @@ func FuzzParse(f *testing.F) {
 		if cut < 0 {
 			return
 		}
-		e, ok := Parse(line, cut, "file=x;offset=0")
+		e, ok := Parse(line, cut, "file=x;offset=0", time.Unix(1, 0))
 		if !ok {
 			return
 		}

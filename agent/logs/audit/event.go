@@ -84,31 +84,43 @@ func (e event) message() string {
 	return strings.Join(words, " ")
 }
 
-// Parse makes an entry of a record, a line of the file; cut is how many bytes of the line are missing. false is a line
-// that is no record.
-func Parse(line []byte, cut int64, cursor string) (journalexport.Entry, bool) {
+// maxObjects bounds a record whose objects are kept, in bytes. An entry has room for 64 KiB of a record, and what
+// somebody makes of a longer one fills the memory.
+const maxObjects = 256 << 10
+
+// Parse makes an entry of a record, a line of the file; cut is how many bytes of the line are missing. The times of a
+// record stand behind its objects: one that is cut has the time near, that of the record before it. false is a line that
+// is no record.
+func Parse(line []byte, cut int64, cursor string, near time.Time) (journalexport.Entry, bool) {
 	var e event
-	if cut > 0 {
-		// The objects stand last. What is before them is enough.
+	head, ok := line, true
+	if cut > 0 || len(line) > maxObjects {
 		line = bytes.TrimSpace(line)
-		head, ok := before(line)
-		if !ok {
+		if head, ok = before(line); !ok {
 			return nil, false
 		}
-		cut += int64(len(line) - len(head) + 1)
-		line = head
 	}
-	if err := json.Unmarshal(line, &e); err != nil || e.AuditID == "" {
+	whole := line
+	if cut > 0 {
+		whole = head
+	}
+	if err := json.Unmarshal(whole, &e); err != nil || e.AuditID == "" {
 		return nil, false
 	}
 	at := e.Stage
 	if at.IsZero() {
 		at = e.Received
 	}
+	if at.IsZero() && cut > 0 {
+		at = near
+	}
 	if at.Year() < 1970 || at.Year() > 2200 {
 		return nil, false
 	}
-	whole, ok := withoutSecrets(line, e)
+	if len(head) < len(line) {
+		cut += int64(len(line) - len(head) + 1)
+	}
+	text, ok := withoutSecrets(head, e)
 	if !ok {
 		return nil, false
 	}
@@ -135,14 +147,14 @@ func Parse(line []byte, cut int64, cursor string) (journalexport.Entry, bool) {
 		field(Code, strconv.Itoa(e.Status.Code))
 	}
 	field(ID, e.AuditID)
-	field(Event, string(whole))
+	field(Event, string(text))
 	if cut > 0 {
 		field(journalexport.Cut, strconv.FormatInt(cut, 10))
 	}
 	return out, true
 }
 
-// before is a record that was cut off, up to its objects, as JSON.
+// before is a record that was cut off, or is long, up to its objects, as JSON.
 func before(line []byte) ([]byte, bool) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -150,7 +162,8 @@ func before(line []byte) ([]byte, bool) {
 	}
 	end := int64(0)
 	for d.More() {
-		if _, err := d.Token(); err != nil {
+		key, err := d.Token()
+		if name, ok := key.(string); err != nil || !ok || isObject(name) {
 			break
 		}
 		var skip json.RawMessage
@@ -163,6 +176,12 @@ func before(line []byte) ([]byte, bool) {
 		return nil, false
 	}
 	return append(slices.Clone(line[:end]), '}'), true
+}
+
+// isObject tells whether a field is one of those with what was written, or answered. Names of fields have any case in
+// Go's encoding/json.
+func isObject(key string) bool {
+	return strings.EqualFold(key, "requestObject") || strings.EqualFold(key, "responseObject")
 }
 
 // parameters are those of the API whose values say nothing that is secret (k8s.io/apimachinery/pkg/apis/meta/v1, and
@@ -195,8 +214,7 @@ func withoutSecrets(line []byte, e event) ([]byte, bool) {
 		all["requestURI"] = cleanURI(e.RequestURI)
 	}
 	for key, value := range all {
-		// Names of fields have any case in Go's encoding/json.
-		if strings.EqualFold(key, "requestObject") || strings.EqualFold(key, "responseObject") {
+		if isObject(key) {
 			all[key] = clean(key, value)
 		}
 	}
@@ -274,7 +292,7 @@ func clean(key string, v any) any {
 			return removed
 		}
 	case json.Number:
-		if isOpaque(key) {
+		if isOpaque(key) || isSecretName(key) {
 			return removed
 		}
 	}

@@ -9,8 +9,8 @@ import (
 // pauseOfSource is how long nothing is read of a source after an error.
 const pauseOfSource = 10 * time.Second
 
-// pump brings one source to one store until ctx is over.
-func (s *store) pump(ctx context.Context, source Source) {
+// pump brings one source to one store until ctx is over. ended is closed when no batch is acknowledged any more.
+func (s *store) pump(ctx context.Context, source Source, ended <-chan struct{}) {
 	trouble := func(err error) bool {
 		if ctx.Err() != nil {
 			return false
@@ -29,6 +29,7 @@ func (s *store) pump(ctx context.Context, source Source) {
 		}
 	}
 	defer func() {
+		<-ended
 		if err := in.Close(); err != nil {
 			s.say(fmt.Sprintf("%s, for %s: %s", source.Name(), s.Name, err))
 		}

@@ -83,9 +83,13 @@ func (s *Sender) Run(ctx context.Context, l net.Listener) error {
 	defer cancel()
 	var work sync.WaitGroup
 	for _, to := range s.stores {
-		work.Go(func() { to.run(ctx) })
+		ended := make(chan struct{})
+		work.Go(func() {
+			defer close(ended)
+			to.run(ctx)
+		})
 		for _, source := range s.o.Sources {
-			work.Go(func() { to.pump(ctx, source) })
+			work.Go(func() { to.pump(ctx, source, ended) })
 		}
 	}
 	work.Go(func() { s.report(ctx) })
