@@ -131,10 +131,14 @@ func (r *reading) at(offset int64) Position { return Position{Head: r.head, Offs
 // errStale is a name that another file has by now.
 var errStale = errors.New("the file has another name by now")
 
+// passing are errors that say nothing of a file: the machine or this program has too little of something.
+var passing = []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN, unix.EINTR}
+
 // later tells whether an error goes away: the file is looked for again, or its right to be read is waited for.
 func (f *Follower) later(err error) bool {
 	f.Denied = errors.Is(err, fs.ErrPermission)
-	return f.Denied || errors.Is(err, errStale) || errors.Is(err, fs.ErrNotExist)
+	is := func(target error) bool { return errors.Is(err, target) }
+	return f.Denied || is(errStale) || is(fs.ErrNotExist) || slices.ContainsFunc(passing, is)
 }
 
 // open opens a file at its beginning.
@@ -373,6 +377,7 @@ func (f *Follower) read(buf []byte, budget int, each func(Line)) int {
 		}
 	}
 	if n <= 0 {
+		r.begin()
 		return 0
 	}
 	data, searched := buf[:kept+n], kept
@@ -388,6 +393,17 @@ func (f *Follower) read(buf []byte, budget int, each func(Line)) int {
 	r.more += int64(len(data) - keep)
 	r.rest = append([]byte(nil), data[:keep]...)
 	return n
+}
+
+// begin begins anew where the file was emptied and not put aside.
+func (r *reading) begin() {
+	st, err := r.f.Stat()
+	if err != nil || r.unzip != nil || st.Size() >= r.offset+int64(len(r.rest))+r.more {
+		return
+	}
+	if _, err := r.f.Seek(0, io.SeekStart); err == nil {
+		r.head, r.offset, r.rest, r.more = "", 0, nil, 0
+	}
 }
 
 // give gives one line, whose end has so many bytes.
@@ -414,7 +430,8 @@ func (f *Follower) move(each func(Line)) bool {
 	}
 	if !r.finished {
 		st, err := r.f.Stat()
-		if err == nil && (f.Now().Sub(st.ModTime()) < f.Settle || st.Size() > r.offset+int64(len(r.rest))+r.more) {
+		// A time that is ahead of the clock is from before the clock was set back.
+		if err == nil && (f.Now().Sub(st.ModTime()).Abs() < f.Settle || st.Size() > r.offset+int64(len(r.rest))+r.more) {
 			return false
 		}
 	}
