@@ -141,3 +141,30 @@ func TestSystemdsOwnProgramBringsTheJournal(t *testing.T) {
 	}
 	require.Zero(t, n.counter("spore_logs_dropped_by_journal_total", `{store="store-1",why="full"}`))
 }
+
+// A field may have as much as a file of the journal, which is 64 MiB (journald.conf, SystemMaxUse).
+func TestTheLargestFieldOfAJournalIsBrought(t *testing.T) {
+	unit, err := os.ReadFile("../../../units/journal-upload@.service")
+	require.NoError(t, err)
+	require.Contains(t, string(unit), "\nMemoryMax=192M\n")
+	ca := authority(t)
+	s := newStore(t, ca)
+	n := newNode(t, ca, s)
+	n.start()
+	j := &realJournal{t: t, dir: t.TempDir()}
+	j.write(1)
+	j.write(1, field("BIG", strings.Repeat("x", 60<<20)))
+	j.write(1)
+	u := n.realUpload(j, filepath.Join(t.TempDir(), "store-1"))
+	j.arrives(s)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", u.Process.Pid))
+	require.NoError(t, err)
+	_, most, found := strings.Cut(string(status), "\nVmHWM:")
+	require.True(t, found)
+	var size int
+	_, err = fmt.Sscanf(most, "%d kB", &size)
+	require.NoError(t, err)
+	require.Greater(t, size, 60<<10, "it is unpacked in memory")
+	require.Less(t, size, 160<<10)
+	require.EqualValues(t, 1, n.counter("spore_logs_cut_total", `{store="store-1",source="journal"}`))
+}

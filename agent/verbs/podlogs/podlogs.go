@@ -229,8 +229,12 @@ func (s *search) files(t *tail) ([]rotated.File, error) {
 	return files, nil
 }
 
-// begin reads files of a container from their beginning.
+// begin reads files of a container from their beginning, again where they were turned over meanwhile.
 func (s *search) begin(t *tail, files []rotated.File) {
+	if t.f != nil {
+		t.f.Close()
+		t.join.Drop()
+	}
 	t.f, t.join = rotated.Follow(s.tree, nil), cri.NewJoiner[rotated.Position](s.budget)
 	t.f.MaxLine, t.f.Now, t.f.Settle = cri.MaxMessage, s.now, 0
 	t.f.See(files)
