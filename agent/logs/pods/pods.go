@@ -124,6 +124,8 @@ type reader struct {
 	// looked and scanned are when it was last looked for files and for lines.
 	looked, scanned time.Time
 	begun, full     bool
+	// unread says that some folder could not be read when it was last looked: what is there is not known.
+	unread bool
 	// tooMany says that it was said that there are too many containers.
 	tooMany bool
 	// denied says that it was said that there is no right to read.
@@ -422,7 +424,7 @@ func (r *reader) sweep() {
 // look finds what is new, and what is gone.
 func (r *reader) look() {
 	now := r.s.Now()
-	r.looked = now
+	r.looked, r.unread = now, false
 	if r.tree == nil {
 		tree, err := rotated.OpenTree(r.s.Dir)
 		if err != nil {
@@ -437,7 +439,13 @@ func (r *reader) look() {
 	case errors.Is(err, fs.ErrPermission):
 		r.sayDenied(r.s.Dir)
 		return
-	case err != nil: // It was made anew.
+	case err != nil: // It was made anew; what was in it is gone.
+		for _, p := range r.pods {
+			for _, c := range p.containers {
+				r.leave(c)
+			}
+		}
+		r.pods = map[string]*pod{}
 		_ = r.tree.Close()
 		r.tree, r.root = nil, change{}
 		return
@@ -455,7 +463,7 @@ func (r *reader) look() {
 			}
 		}
 	}
-	if !r.begun {
+	if !r.begun && !r.unread {
 		r.begun = true
 		r.forget()
 	}
@@ -470,11 +478,21 @@ func (r *reader) sayDenied(what string) {
 	}
 }
 
+// again has a folder looked at again that could not be read; it may have gone meanwhile.
+func (r *reader) again(c *change, what string, err error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	*c, r.unread = change{}, true
+	if errors.Is(err, fs.ErrPermission) {
+		r.sayDenied(what)
+	}
+}
+
 func (r *reader) lookForPods() {
 	folders, err := r.tree.Folders(".")
 	if err != nil {
-		r.root = change{} // It is looked again.
-		r.sayDenied(r.s.Dir)
+		r.again(&r.root, r.s.Dir, err)
 		return
 	}
 	there := map[string]bool{}
@@ -499,7 +517,8 @@ func (r *reader) lookForPods() {
 func (r *reader) lookForContainers(folder string, p *pod) {
 	names, err := r.tree.Folders(folder)
 	if err != nil {
-		return // It went meanwhile.
+		r.again(&p.change, folder, err)
+		return
 	}
 	slices.Sort(names)
 	for name, c := range p.containers {
@@ -541,6 +560,7 @@ func (r *reader) lookForContainers(folder string, p *pod) {
 func (r *reader) lookForFiles(c *container) {
 	files, err := r.tree.Files(c.key, func(name string) bool { _, ok := cri.ParseFile(name); return ok })
 	if err != nil {
+		r.again(&c.change, c.key, err)
 		return
 	}
 	order(files)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/logs/rotated"
 	"spore/agent/logs/send"
 	"spore/wire/journalexport"
 )
@@ -99,17 +101,26 @@ func (n *node) zip(file string) {
 	require.NoError(n.t, os.Remove(filepath.Join(n.dir, file)))
 }
 
-// next is the next batch; nil when there is none for a moment.
+// next is the next batch; nil when there is none for a moment, in which the reader has looked: a busy machine may not
+// have let it.
 func (n *node) next() *send.Batch {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), 100*time.Millisecond)
-	defer cancel()
-	b, err := n.r.Next(ctx)
-	if err != nil {
+	r, begun := n.r.(*reader), time.Now()
+	for {
+		ctx, cancel := context.WithTimeout(n.t.Context(), 100*time.Millisecond)
+		b, err := r.Next(ctx)
+		cancel()
+		if err == nil {
+			return &b
+		}
 		require.ErrorIs(n.t, err, context.DeadlineExceeded)
-		return nil
+		r.mu.Lock()
+		looked := r.scanned.Sub(begun) >= 50*time.Millisecond
+		r.mu.Unlock()
+		if looked {
+			return nil
+		}
 	}
-	return &b
 }
 
 // read reads all there is, and acknowledges it.
@@ -337,4 +348,64 @@ func TestEachStoreHasItsOwnPlace(t *testing.T) {
 	require.NoError(t, err)
 	n.r = r
 	require.Equal(t, []string{"1"}, n.read())
+}
+
+// as is what f does with the rights of another account. They are those of its thread.
+func as(t *testing.T, uid int, f func()) {
+	if os.Getuid() != 0 {
+		t.Skip("only root has what others may not read")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	require.NoError(t, syscall.Setfsuid(uid))
+	defer func() { require.NoError(t, syscall.Setfsuid(0)) }()
+	f()
+}
+
+func TestPlacesAreKeptWhileFoldersCannotBeRead(t *testing.T) {
+	const key = "default_web_1/nginx"
+	dir := filepath.Join(t.TempDir(), "pods")
+	file := filepath.Join(dir, key, "0.log")
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, []byte("2026-11-26T12:00:00Z stdout F a\n"), 0o600))
+	for _, denied := range []string{dir, filepath.Join(dir, "default_web_1"), filepath.Join(dir, key)} {
+		s := &Source{Dir: dir, State: t.TempDir(), Now: time.Now, Interval: time.Hour, Settle: time.Millisecond, Say: func(s string) { t.Log(s) }}
+		opened, err := s.Open("1")
+		require.NoError(t, err)
+		r := opened.(*reader)
+		r.tree, err = rotated.OpenTree(dir)
+		require.NoError(t, err)
+		require.NoError(t, r.at.Set(key, rotated.Position{Head: "x", Offset: 1}))
+		// What changed a moment ago is looked at again in any case.
+		old := time.Now().Add(-time.Hour)
+		require.NoError(t, os.Chtimes(denied, old, old))
+		require.NoError(t, os.Chmod(denied, 0o711))
+		look := func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.look()
+		}
+		as(t, 65534, look)
+		_, some := r.at.Get(key)
+		require.True(t, some, denied)
+		require.True(t, r.denied, denied)
+		require.Zero(t, s.counters.LostFiles.Load(), denied)
+		require.NoError(t, os.Chmod(denied, 0o755))
+		look()
+		require.False(t, r.unread)
+		require.Len(t, r.containers, 1)
+		require.NotNil(t, r.containers[0].f)
+		require.NoError(t, r.Close())
+	}
+}
+
+func TestAFolderOfPodsThatIsMadeAnewIsRead(t *testing.T) {
+	n := newNode(t)
+	n.write(web+"/0.log", "stdout F a")
+	n.open()
+	require.Len(t, n.read(), 1)
+	require.NoError(t, os.RemoveAll(n.dir))
+	require.Empty(t, n.read())
+	n.write(web+"/0.log", "stdout F b")
+	require.Len(t, n.read(), 1)
 }
