@@ -100,7 +100,7 @@ func TestSystemdsOwnProgramBringsTheJournal(t *testing.T) {
 	j.write(1000)
 	u := n.realUpload(j, state)
 	j.arrives(s)
-	require.Eventually(t, func() bool { _, err := os.Stat(state); return err == nil }, 5*time.Second, 10*time.Millisecond, "it knows that they are sent")
+	require.Eventually(t, func() bool { _, err := os.Stat(state); return err == nil }, 30*time.Second, 10*time.Millisecond, "it knows that they are sent")
 
 	j.write(10, field("BIG", strings.Repeat("x", 1<<20))) // It waits for what comes.
 	j.arrives(s)
@@ -113,7 +113,7 @@ func TestSystemdsOwnProgramBringsTheJournal(t *testing.T) {
 	saved, err := os.ReadFile(state)
 	require.NoError(t, err)
 	j.write(20)
-	require.Eventually(t, func() bool { return n.counter("spore_logs_store_reached", `{store="store-1"}`) == 0 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return n.counter("spore_logs_store_reached", `{store="store-1"}`) == 0 }, 30*time.Second, 10*time.Millisecond)
 	now, err := os.ReadFile(state)
 	require.NoError(t, err)
 	require.Equal(t, string(saved), string(now), "the store does not have them")

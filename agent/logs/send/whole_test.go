@@ -36,14 +36,18 @@ func takerOf(t *testing.T, dir string) (*take.Taker, *spool.Spool) {
 	return h, s
 }
 
-// linesOf are all messages that a store has in its queue, each as often as it is there.
-func linesOf(t *testing.T, s *spool.Spool) (messages []string) {
+// linesOf are all messages that a store has in its queue, each as often as it is there: some at least.
+func linesOf(t *testing.T, s *spool.Spool, some int) (messages []string) {
 	t.Helper()
 	r, err := s.Reader("store")
 	require.NoError(t, err)
 	defer r.Close()
 	for {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		wait := time.Minute
+		if len(messages) >= some { // There are no more of them, or they would come at once.
+			wait = 300 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		b, err := r.Next(ctx)
 		cancel()
 		if err != nil {
@@ -108,7 +112,7 @@ func TestAStoreHasEachEntryOnce(t *testing.T) {
 	n.end()
 	mu.Lock()
 	defer mu.Unlock()
-	got := linesOf(t, queue)
+	got := linesOf(t, queue, last)
 	require.Len(t, got, last)
 	for i, text := range got {
 		require.Equal(t, fmt.Sprintf("message %d", i+1), text)
