@@ -89,8 +89,8 @@ func (e event) message() string {
 const maxObjects = 256 << 10
 
 // Parse makes an entry of a record, a line of the file; cut is how many bytes of the line are missing. The times of a
-// record stand behind its objects: one that is cut has the time near, that of the record before it. false is a line that
-// is no record.
+// record stand behind its objects: one that is cut has the time near, that of the record before it. false is a line
+// that is no record.
 func Parse(line []byte, cut int64, cursor string, near time.Time) (journalexport.Entry, bool) {
 	var e event
 	head, ok := line, true
