@@ -665,6 +665,28 @@ func TestAStoreWithAnotherNameOrAuthorityGetsNothing(t *testing.T) {
 	}
 }
 
+// A certificate that is refused is not shown for as long as there is something to send.
+func TestAStoreThatRefusesTheNodeIsAskedByANewConnection(t *testing.T) {
+	ca := authority(t)
+	s := newStore(t, ca)
+	var mu sync.Mutex
+	from := map[string]bool{}
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if from[r.RemoteAddr] = true; len(from) < 3 {
+			http.Error(w, "this certificate is not of this cluster", http.StatusForbidden)
+			return
+		}
+		s.ServeHTTP(w, r)
+	})
+	n := newNode(t, ca, s)
+	n.start()
+	n.write(1, 10)
+	n.uploads(&uploader{node: n, store: 1})
+	hasAll(t, s, 10)
+}
+
 // fileSource is a source with a position for each store.
 type fileSource struct {
 	dir   string

@@ -104,9 +104,9 @@ func (u *upstream) send(ctx context.Context, packed []byte) (a answer, wait time
 	if err != nil {
 		return later, 0, err
 	}
-	defer got.Body.Close()
 	// The rest is read, as far as it is short, so that the connection can be used again.
 	text, err := io.ReadAll(io.LimitReader(got.Body, maxText))
+	got.Body.Close()
 	said := printable(string(text))
 	switch got.StatusCode {
 	case http.StatusNoContent:
@@ -118,6 +118,10 @@ func (u *upstream) send(ctx context.Context, packed []byte) (a answer, wait time
 	}
 	if err != nil {
 		return later, 0, fmt.Errorf("read the answer of the store: %w", err)
+	}
+	if got.StatusCode != http.StatusServiceUnavailable {
+		// The next connection shows the certificate that the node has by now.
+		u.client.CloseIdleConnections()
 	}
 	return later, waitOf(got.Header.Get("Retry-After")), fmt.Errorf("the store answers %d: %s", got.StatusCode, said)
 }
