@@ -252,7 +252,7 @@ func (s *Spool) Lag(name string) Lag {
 		return Lag{}
 	}
 	l := Lag{Dropped: c.dropped}
-	var first stored
+	var before []stored
 	for _, g := range s.segments {
 		end := Position{g.number, g.size}
 		if !c.done.before(end) {
@@ -262,27 +262,26 @@ func (s *Spool) Lag(name string) Lag {
 		if c.done.Segment == g.number {
 			rest -= c.done.Offset
 		}
-		if l.Bytes += rest; first.number == 0 && first.size == 0 {
-			first = g
-		}
+		l.Bytes, before = l.Bytes+rest, append(before, g)
 	}
-	from := int64(headSize)
-	if c.done.Segment == first.number {
-		from = max(from, c.done.Offset)
-	}
+	done := c.done
 	s.mu.Unlock()
-	if first.size == 0 {
-		return l
-	}
-	found := false
-	s.each(first, from, func(_ segment, _ int64, f frame) {
-		if !found && f.lines > 0 {
-			l.Behind, found = max(0, s.o.Now().Sub(f.at)), true
+	for _, g := range before {
+		from := int64(headSize)
+		if done.Segment == g.number {
+			from = max(from, done.Offset)
 		}
-	})
-	if !found { // There are marks alone.
-		l.Bytes = 0
+		found := false
+		s.each(g, from, func(_ segment, _ int64, f frame) {
+			if !found && f.lines > 0 {
+				l.Behind, found = max(0, s.o.Now().Sub(f.at)), true
+			}
+		})
+		if found {
+			return l
+		}
 	}
+	l.Bytes = 0 // There are marks alone.
 	return l
 }
 

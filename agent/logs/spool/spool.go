@@ -327,7 +327,10 @@ func (s *Spool) place() error {
 		s.consumers[c.Name] = &consumer{Consumer: c, done: at, kept: Position{Offset: -1}}
 	}
 	if err := s.keepPositions(); err != nil {
-		return err
+		if !errors.Is(diskError(err), ErrNoSpace) {
+			return err
+		}
+		s.o.Say(err.Error()) // keep tries again; until then the position on disk does, or none.
 	}
 	for _, dir := range []string{s.positionsDir(), s.o.Dir, filepath.Dir(s.o.Dir)} {
 		if err := atomicfile.SyncDir(dir); err != nil {

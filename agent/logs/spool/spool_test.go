@@ -532,3 +532,30 @@ func FuzzSegment(f *testing.F) {
 		}
 	})
 }
+
+// A segment that was begun, and whose first lines a full disk did not take, has marks alone.
+func TestHowFarAConsumerIsBehindIsSeenBehindASegmentOfMarks(t *testing.T) {
+	r := seeded(t)
+	at := time.Unix(1_000_000, 0)
+	s := open(t, Options{Dir: t.TempDir(), Consumers: both, Now: func() time.Time { return at }})
+	create := s.create
+	fails := true
+	s.create = func(path string) (target, error) {
+		f, err := create(path)
+		return &faulty{target: f, syncs: new(atomic.Int64), sync: func() error { return nil },
+			write: func(b []byte, to target) (int, error) {
+				if bytes.HasPrefix(b, []byte(segmentMagic)) || !fails {
+					return to.Write(b)
+				}
+				return 0, unix.ENOSPC
+			}}, err
+	}
+	require.ErrorIs(t, s.Append(t.Context(), line(r, 0)), ErrNoSpace)
+	require.Zero(t, s.Lag("keeper"))
+	fails = false
+	require.NoError(t, s.Append(t.Context(), line(r, 1)))
+	at = at.Add(time.Minute)
+	lag := s.Lag("keeper")
+	require.Equal(t, time.Minute, lag.Behind)
+	require.Positive(t, lag.Bytes)
+}
