@@ -21,7 +21,19 @@ const (
 )
 
 // sources are the values of sourceField.
-var sources = [...]string{"journal", "pod", "audit"}
+var sources = [...]string{"journal", podSource, "audit"}
+
+const podSource = "pod"
+
+// ofPod tells whether a field says which container wrote an entry. A program can write such a field into the journal
+// itself: it would pass for a pod, and each new value would be a stream of VictoriaLogs.
+func ofPod(name string) bool {
+	switch name {
+	case "KUBERNETES_NAMESPACE", "KUBERNETES_POD", "KUBERNETES_CONTAINER", streamField:
+		return true
+	}
+	return false
+}
 
 // maxAhead is how far an entry's time may be after the store's.
 const maxAhead = 10 * time.Minute
@@ -49,12 +61,13 @@ func (o origin) appendLine(dst []byte, e journalexport.Entry) (line []byte, clam
 	if o.roles != "" {
 		dst = appendField(dst, "role", o.roles)
 	}
-	dst = appendField(dst, sourceField, sourceOf(e))
+	source := sourceOf(e)
+	dst = appendField(dst, sourceField, source)
 	message := false
 	for i, f := range e {
 		name := f.Name
 		switch {
-		case !kept(name) || has(e[:i], name):
+		case !kept(name) || has(e[:i], name) || source != podSource && ofPod(name):
 			continue
 		case name == messageField:
 			name, message = "_msg", len(f.Value) > 0

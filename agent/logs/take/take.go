@@ -409,8 +409,10 @@ func (b *batch) add(e journalexport.Entry, held *int) error {
 
 // keep has the lines be on disk, and counts them.
 func (b *batch) keep() error {
-	marks := make([]spool.Mark, 0, len(b.order))
-	for _, series := range b.order {
+	// The queue remembers no more of a node; a node that makes up series fills no disk with them.
+	order := b.order[max(0, len(b.order)-spool.MaxSources):]
+	marks := make([]spool.Mark, 0, len(order))
+	for _, series := range order {
 		marks = append(marks, spool.Mark{Group: b.node, ID: series, Value: b.highest[series]})
 	}
 	if err := b.t.o.Queue.AppendMarked(b.ctx, b.lines, marks); err != nil {

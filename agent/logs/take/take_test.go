@@ -402,3 +402,36 @@ func FuzzTake(f *testing.F) {
 		}
 	})
 }
+
+// A program can write any field into the journal that does not begin with an underscore.
+func TestOnlyEntriesOfPodsSayWhichPod(t *testing.T) {
+	of := func(source string) journalexport.Entry {
+		return entry("MESSAGE", "x", "_SPORE_SOURCE", source, "KUBERNETES_NAMESPACE", "plant", "KUBERNETES_POD", "press-0",
+			"KUBERNETES_CONTAINER", "main", "KUBERNETES_STREAM", "stdout", "KUBERNETES_OTHER", "y")
+	}
+	taker, m := newTaker(t)
+	w := bring(t, taker, batchOf(t, of("journal"), of("audit"), of("pod")))
+	require.Equal(t, http.StatusNoContent, w.Code, w.Body)
+	got := m.entries(t)
+	require.Len(t, got, 3)
+	for i, pod := range []string{"", "", "press-0"} {
+		require.Equal(t, pod, got[i]["KUBERNETES_POD"])
+		require.Equal(t, pod != "", got[i]["KUBERNETES_NAMESPACE"] != "")
+		require.Equal(t, pod != "", got[i]["KUBERNETES_CONTAINER"] != "")
+		require.Equal(t, pod != "", got[i]["KUBERNETES_STREAM"] != "")
+		require.Equal(t, "y", got[i]["KUBERNETES_OTHER"])
+	}
+}
+
+func TestSeriesThatANodeMakesUpAreNotAllRemembered(t *testing.T) {
+	taker, m := newTaker(t)
+	var all []journalexport.Entry
+	for i := range 4 * spool.MaxSources {
+		all = append(all, entry("__CURSOR", fmt.Sprintf("file=%d;offset=0", i), "MESSAGE", "x"))
+	}
+	w := bring(t, taker, batchOf(t, all...))
+	require.Equal(t, http.StatusNoContent, w.Code, w.Body)
+	require.Len(t, m.entries(t), 4*spool.MaxSources)
+	require.Len(t, m.marks, spool.MaxSources)
+	require.EqualValues(t, 1, m.Mark("edge-01", fmt.Sprintf("file=%d;", 4*spool.MaxSources-1)))
+}
