@@ -24,6 +24,8 @@ const (
 	patience = time.Minute
 	// maxAnswer bounds an answer, in bytes.
 	maxAnswer = 4 << 20
+	// leastSecret is how long a secret is, in bytes, that is looked for in answers: a shorter one stands in any text.
+	leastSecret = 4
 )
 
 // Server is an HTTP server and who one is there. Secrets are files that are read at each request.
@@ -90,7 +92,8 @@ func (c *Client) Send(ctx context.Context, kind string, headers map[string]strin
 	for name, value := range headers {
 		q.Header.Set(name, value)
 	}
-	if err := c.server.authorize(q); err != nil {
+	secret, err := c.server.authorize(q)
+	if err != nil {
 		return Answer{}, err
 	}
 	got, err := c.http.Do(q)
@@ -105,25 +108,30 @@ func (c *Client) Send(ctx context.Context, kind string, headers map[string]strin
 	if len(text) > maxAnswer {
 		return Answer{}, fmt.Errorf("the answer of the HTTP server has more than %d bytes", maxAnswer)
 	}
+	// What a server says is in logs; some say again what they were sent.
+	for _, shown := range []string{strings.TrimPrefix(q.Header.Get("Authorization"), "Basic "), secret} {
+		if got.StatusCode/100 != 2 && len(shown) >= leastSecret {
+			text = bytes.ReplaceAll(text, []byte(shown), []byte("(secret)"))
+		}
+	}
 	return Answer{Code: got.StatusCode, Body: text, After: after(got.Header.Get("Retry-After"))}, nil
 }
 
-func (s Server) authorize(q *http.Request) error {
+// authorize says who asks, and returns the secret of it.
+func (s Server) authorize(q *http.Request) (secret string, err error) {
 	if s.PasswordFile != "" {
-		password, err := plant.Secret(s.PasswordFile)
-		if err != nil {
-			return err
+		if secret, err = plant.Secret(s.PasswordFile); err != nil {
+			return "", err
 		}
-		q.SetBasicAuth(s.User, password)
+		q.SetBasicAuth(s.User, secret)
 	}
 	if s.TokenFile != "" {
-		token, err := plant.Secret(s.TokenFile)
-		if err != nil {
-			return err
+		if secret, err = plant.Secret(s.TokenFile); err != nil {
+			return "", err
 		}
-		q.Header.Set("Authorization", s.Scheme+" "+token)
+		q.Header.Set("Authorization", s.Scheme+" "+secret)
 	}
-	return nil
+	return secret, nil
 }
 
 // unwrapped is an error of net/http without the URL.

@@ -85,12 +85,16 @@ func TestHostileServers(t *testing.T) {
 			w.Header().Set("Content-Length", "100")
 			panic(http.ErrAbortHandler)
 		}, "ask the HTTP server: "},
+		"echoes": {func(w http.ResponseWriter, r *http.Request) {
+			_, password, _ := r.BasicAuth()
+			http.Error(w, "not you: "+password+" "+r.Header.Get("Authorization"), http.StatusForbidden)
+		}, "the HTTP server answers 403: not you: (secret) Basic (secret)"},
 		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 		}, "the HTTP server answers 307"},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(tt.does))
-		c, err := New(Server{URL: s.URL, User: "u", PasswordFile: secret(t, "p")}, nil, "x")
+		c, err := New(Server{URL: s.URL, User: "u", PasswordFile: secret(t, "swordfish")}, nil, "x")
 		require.NoError(t, err)
 		a, err := c.Send(t.Context(), "text/plain", nil, nil)
 		if err == nil {
