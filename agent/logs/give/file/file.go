@@ -159,7 +159,11 @@ func (r *Receiver) create() error {
 
 // open opens the file, cuts off what is not a whole line, and remembers which lines may come again.
 func (r *Receiver) open() error {
-	if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
+	dir := filepath.Dir(r.path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := atomicfile.SyncDir(filepath.Dir(dir)); err != nil { // It may be new.
 		return err
 	}
 	if err := r.create(); err != nil {
