@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"spore/agent/api"
@@ -22,6 +23,8 @@ const (
 	maxBatches   = 64
 	entriesBound = 2 * time.Minute
 	entriesStall = 20 * time.Second
+	// entriesSaid is how often it is said that nobody takes what nodes log.
+	entriesSaid = time.Minute
 	// maxToldBytes bounds what is passed on of an answer.
 	maxToldBytes = 4 << 10
 )
@@ -33,6 +36,7 @@ const noTaker = "the store of logs does not answer; see the journal of spore-log
 // with.
 func entriesRow(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
 	here := logs.Stores(c, n.Name)
+	say := atMost(entriesSaid, m.Say)
 	transport := &http.Transport{
 		DisableCompression: true, MaxIdleConns: maxBatches, MaxIdleConnsPerHost: maxBatches,
 		IdleConnTimeout: 10 * time.Second, MaxResponseHeaderBytes: 16 << 10, ResponseHeaderTimeout: entriesBound,
@@ -50,14 +54,29 @@ func entriesRow(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
 			case from.Name == "" || from.Ended || !m.Part.HasNode(from.Name):
 				http.Error(w, "the configuration of "+n.Name+" has no node with the name of this certificate", http.StatusForbidden)
 			default:
-				handOver(w, r, m, transport, from.Name)
+				handOver(w, r, say, transport, from.Name)
 			}
 		},
 	}
 }
 
+// atMost says something at most once in a while: all nodes ask again every few seconds, and each line is one that they
+// bring.
+func atMost(every time.Duration, say func(string)) func(string) {
+	var mu sync.Mutex
+	var last time.Time
+	return func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now(); last.IsZero() || now.Sub(last) >= every {
+			last = now
+			say(text)
+		}
+	}
+}
+
 // handOver has the store's program answer.
-func handOver(w http.ResponseWriter, r *http.Request, m *node.Machine, store http.RoundTripper, from string) {
+func handOver(w http.ResponseWriter, r *http.Request, say func(string), store http.RoundTripper, from string) {
 	answer, err := batchTo(r, store, from)
 	var large *http.MaxBytesError
 	switch {
@@ -66,7 +85,7 @@ func handOver(w http.ResponseWriter, r *http.Request, m *node.Machine, store htt
 		return
 	case err != nil:
 		if r.Context().Err() == nil {
-			m.Say("hand over what " + from + " logs: " + err.Error())
+			say("hand over what " + from + " logs: " + err.Error())
 		}
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, noTaker, http.StatusServiceUnavailable)

@@ -116,3 +116,20 @@ func TestAStoreThatDoesNotAnswerHasTheNodeKeepItsBatch(t *testing.T) {
 		require.Contains(t, w.Body.String(), "see the journal of spore-logs-store.service")
 	}
 }
+
+func TestItIsSaidOnceThatNobodyTakesWhatNodesLog(t *testing.T) {
+	m := storeNode(t, "kafka-1", nil)
+	var said []string
+	m.Say = func(text string) { said = append(said, text) }
+	c, n, err := m.Self()
+	require.NoError(t, err)
+	row := entriesRow(m, c, n)
+	for _, name := range []string{"kafka-2", "kafka-3", "kafka-2"} {
+		r := httptest.NewRequest(http.MethodPost, nodeapi.EntriesPath, strings.NewReader("batch"))
+		w := httptest.NewRecorder()
+		row.Handle(w, r, nodeapi.Caller{Name: name})
+		require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	}
+	require.Len(t, said, 1)
+	require.Contains(t, said[0], "hand over what kafka-2 logs")
+}
