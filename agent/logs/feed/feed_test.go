@@ -108,10 +108,10 @@ func bench(t *testing.T) (*spool.Spool, *logs, *Feeder) {
 	return s, l, f
 }
 
-// settledIn waits until all are certain.
+// settledIn waits until all are certain: a feeder that has failed for a while tries again after mostWait.
 func settledIn(t *testing.T, s *spool.Spool) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.Lag("victoria-logs").Bytes == 0 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return s.Lag("victoria-logs").Bytes == 0 }, 3*mostWait, 10*time.Millisecond)
 }
 
 func TestNothingIsLostWhenVictoriaLogsDies(t *testing.T) {

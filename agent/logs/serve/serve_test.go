@@ -77,11 +77,22 @@ func TestWhatIsBroughtComesToVictoriaLogs(t *testing.T) {
 		defer mu.Unlock()
 		return strings.Contains(got, `"cluster":"plant","node":"edge-01","role":"worker"`) && strings.HasSuffix(got, `"_msg":"hello"}`+"\n")
 	}, 10*time.Second, 10*time.Millisecond)
-	text, err := os.ReadFile(o.Metrics)
-	require.NoError(t, err)
-	require.Contains(t, string(text), "spore_logs_queue_bound_bytes 67108864\n")
-	require.Contains(t, string(text), `spore_logs_queue_dropped_total{consumer="victoria-logs"} 0`+"\n")
+	text := told(t, o)
+	require.Contains(t, text, "spore_logs_queue_bound_bytes 67108864\n")
+	require.Contains(t, text, `spore_logs_queue_dropped_total{consumer="victoria-logs"} 0`+"\n")
 	require.NoError(t, stop(), "it ends when it is told to")
+}
+
+// told are the counts: they are written soon after the program is ready.
+func told(t *testing.T, o Options) string {
+	t.Helper()
+	var text []byte
+	require.Eventually(t, func() bool {
+		var err error
+		text, err = os.ReadFile(o.Metrics)
+		return err == nil
+	}, 10*time.Second, 10*time.Millisecond)
+	return string(text)
 }
 
 // bring brings an entry of edge-01 that says hello.
@@ -120,11 +131,10 @@ func TestWhatIsBroughtIsGivenOn(t *testing.T) {
 			strings.HasSuffix(string(data), `"_msg":"hello"}`+"\n")
 	}, 10*time.Second, 10*time.Millisecond)
 	require.NoFileExists(t, filepath.Join(dir, store.GiveDir, "some.log"))
-	text, err := os.ReadFile(o.Metrics)
-	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(text), "# TYPE spore_logs_given_total counter\n"), "a metric is named once")
-	require.Contains(t, string(text), `spore_logs_given_total{receiver="away"} 0`+"\n")
-	require.Contains(t, string(text), `spore_logs_queue_dropped_total{consumer="give-some"} 0`+"\n")
+	text := told(t, o)
+	require.Equal(t, 1, strings.Count(text, "# TYPE spore_logs_given_total counter\n"), "a metric is named once")
+	require.Contains(t, text, `spore_logs_given_total{receiver="away"} 0`+"\n")
+	require.Contains(t, text, `spore_logs_queue_dropped_total{consumer="give-some"} 0`+"\n")
 	require.NoError(t, stop(), "it ends when it is told to")
 }
 

@@ -274,7 +274,7 @@ func TestThoseThatAppendAtTheSameTimeShareASync(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.Less(t, syncs.Load(), int64(10))
+	require.Less(t, syncs.Load(), int64(50), "one for each would be 100")
 	require.ElementsMatch(t, upTo(100), rest(t, s, "keeper"))
 }
 

@@ -279,7 +279,7 @@ func confirmed(ctx context.Context, c net.Conn) error {
 	if err := half.CloseWrite(); err != nil {
 		return err
 	}
-	err := untilEnd(c)
+	err := untilEnd(ctx, c)
 	switch {
 	// Many end TLS without its notice, which is io.ErrUnexpectedEOF.
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -296,8 +296,11 @@ func confirmed(ctx context.Context, c net.Conn) error {
 
 // untilEnd reads until the server ends its side. What it says is nothing of syslog; one that says much is not waited
 // for.
-func untilEnd(c net.Conn) error {
+func untilEnd(ctx context.Context, c net.Conn) error {
 	if err := c.SetReadDeadline(time.Now().Add(ends)); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil { // The deadline that it has set is gone (within).
 		return err
 	}
 	if _, err := io.CopyN(io.Discard, c, syslog.MaxDatagram); err != nil {

@@ -154,14 +154,14 @@ func TestEntriesArriveOnceAndInOrder(t *testing.T) {
 				require.Equal(t, "entry 0,entry 1", s.texts(), "given is what was read")
 			}
 		}
-		require.Eventually(t, func() bool { return strings.HasSuffix(s.texts(), "entry 19") }, time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return strings.HasSuffix(s.texts(), "entry 19") }, 10*time.Second, time.Millisecond)
 		require.Equal(t, 19, strings.Count(s.texts(), ","), "once")
 		require.Equal(t, 2, s.connections(), "one for the first entries, one for all others")
 		require.Eventually(t, func() bool {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			return r.conn == nil && r.trusted
-		}, 2*idle, 10*time.Millisecond, "a connection that idles is ended")
+		}, 5*idle, 10*time.Millisecond, "a connection that idles is ended")
 	}
 }
 
@@ -183,7 +183,7 @@ func TestAConnectionThatBreaksLosesNothing(t *testing.T) {
 		}
 	}
 	require.NotZero(t, failures)
-	require.Eventually(t, func() bool { return strings.HasSuffix(s.texts(), ",entry 1999") }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.HasSuffix(s.texts(), ",entry 1999") }, 10*time.Second, time.Millisecond)
 	got := map[string]int{}
 	for _, text := range strings.Split(s.texts(), ",") {
 		got[text]++
@@ -257,7 +257,7 @@ func TestServersThatTakeNothing(t *testing.T) {
 		// One that was as it should be before is not trusted for longer than it is so.
 		r.trusted = true
 		e = numbered(t, 0, 3)
-		for range 2 {
+		for range 1000 { // What it says arrives a while later.
 			if _, err := r.Give(t.Context(), e); err != nil {
 				break
 			}
@@ -283,7 +283,7 @@ func TestAServerThatHangsEndsWithTheContext(t *testing.T) {
 	require.Error(t, err)
 	go func() {
 		if c, err := s.Accept(); err == nil {
-			time.Sleep(2 * time.Second)
+			<-t.Context().Done()
 			c.Close()
 		}
 	}()
@@ -292,7 +292,19 @@ func TestAServerThatHangsEndsWithTheContext(t *testing.T) {
 	before := time.Now()
 	_, err = receiver(s, "tcp", nil).Give(ctx, numbered(t, 0, 3000))
 	require.Error(t, err)
-	require.Less(t, time.Since(before), time.Second)
+	require.Less(t, time.Since(before), ends-time.Second)
+}
+
+func TestAContextThatHasEndedIsNotWaitedFor(t *testing.T) {
+	s := listen(t, nil, "127.0.0.1:0")
+	c, err := net.Dial("tcp", s.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	before := time.Now()
+	require.ErrorIs(t, confirmed(ctx, c), context.Canceled)
+	require.Less(t, time.Since(before), ends-time.Second)
 }
 
 func TestAServerThatNeverEndsItsSideHasWhatItsKernelConfirmed(t *testing.T) {
