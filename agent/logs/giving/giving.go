@@ -30,6 +30,8 @@ type Options struct {
 	Receivers []store.Receiver
 	// Dir is the folder of the program's data: files are in its folder store.GiveDir.
 	Dir string
+	// Floor is what files leave free of their disk, in bytes.
+	Floor int64
 	// Now is the time, and Say takes lines for people.
 	Now func() time.Time
 	Say func(string)
@@ -101,7 +103,7 @@ func receiverOf(r store.Receiver, o Options) (give.Receiver, error) {
 		if r.Name != filepath.Base(r.Name) {
 			return nil, errors.New("the name is none of a file")
 		}
-		return file.New(filepath.Join(o.Dir, store.GiveDir), r.Name, int64(min(r.File.Size, 1<<62))), nil
+		return file.New(filepath.Join(o.Dir, store.GiveDir), r.Name, int64(min(r.File.Size, 1<<62)), o.Floor), nil
 	}
 	return nil, errors.New("internal error: the receiver has neither syslog, loki, elasticsearch nor file")
 }

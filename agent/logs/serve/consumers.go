@@ -27,7 +27,9 @@ func consumers(o Options) []consumer {
 			return f.Run, f.Metrics, nil
 		},
 	}}
-	giver := giving.New(giving.Options{Receivers: o.Give, Dir: o.Data, Now: o.Now, Say: o.Say})
+	giver := giving.New(giving.Options{
+		Receivers: o.Give, Dir: o.Data, Floor: fileFloors * o.Floor, Now: o.Now, Say: o.Say,
+	})
 	metrics := giver.Metrics
 	for _, r := range o.Give {
 		tell := metrics

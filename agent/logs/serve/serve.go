@@ -25,8 +25,9 @@ import (
 const (
 	// queueDir is the queue in the program's data.
 	queueDir = "queue"
-	// floor is what stays free on the queue's disk, in bytes.
-	floor = 256 << 20
+	// floor is what stays free on the queue's disk, in bytes. Files of receivers leave that many times it free: more
+	// than VictoriaLogs does (512 MiB), so that it is not they that fill its disk.
+	floor, fileFloors = 256 << 20, 3
 	// tellEvery is how often counts are written.
 	tellEvery = 15 * time.Second
 	// endBound is how long batches that are being taken have at the end.
@@ -54,13 +55,13 @@ type Options struct {
 
 // Run serves until the context ends, or until it cannot go on.
 func Run(ctx context.Context, o Options) error {
+	if o.Floor == 0 {
+		o.Floor = floor
+	}
 	all := consumers(o)
 	var names []spool.Consumer
 	for _, c := range all {
 		names = append(names, c.Consumer)
-	}
-	if o.Floor == 0 {
-		o.Floor = floor
 	}
 	queue, err := spool.Open(spool.Options{
 		Dir: filepath.Join(o.Data, queueDir), Bound: int64(o.Queue), Floor: o.Floor, Consumers: names, Say: o.Say, Now: o.Now,

@@ -33,8 +33,9 @@ const (
 
 // Receiver is one file. It is opened at the first entries, and after each error.
 type Receiver struct {
-	path string
-	half int64
+	path        string
+	half, floor int64
+	free        func(dir string) (int64, error)
 
 	file *os.File
 	// size is how long it is, all of it synced.
@@ -45,8 +46,18 @@ type Receiver struct {
 }
 
 // New makes a receiver that writes to dir/name.log, and the file before; both have at most that many bytes together.
-func New(dir, name string, bytes int64) *Receiver {
-	return &Receiver{path: filepath.Join(dir, name+".log"), half: max(bytes/2, 1)}
+// Where less than floor, in bytes, would stay free on the disk, it takes nothing: the store needs the rest.
+func New(dir, name string, bytes, floor int64) *Receiver {
+	return &Receiver{path: filepath.Join(dir, name+".log"), half: max(bytes/2, 1), floor: floor, free: freeSpace}
+}
+
+// freeSpace is how many bytes the disk of a folder has for this program.
+func freeSpace(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, err
+	}
+	return int64(st.Bavail) * st.Bsize, nil
 }
 
 // Give writes entries, and syncs them. A line with more than half of the bound is refused.
@@ -109,7 +120,15 @@ func (r *Receiver) write(data []byte) error {
 			return err
 		}
 	}
-	_, err := r.file.WriteAt(data, r.size)
+	free, err := r.free(filepath.Dir(r.path))
+	if err != nil {
+		return fmt.Errorf("see how full the disk is: %w", err)
+	}
+	if free-int64(len(data)) < r.floor {
+		return fmt.Errorf("the disk has %d bytes free, and %d stay so; give the file a smaller size, or make room",
+			free, r.floor)
+	}
+	_, err = r.file.WriteAt(data, r.size)
 	if err == nil {
 		err = r.file.Sync()
 	}

@@ -53,7 +53,7 @@ func give(t *testing.T, r *Receiver, e []parcel.Entry) {
 
 func TestLinesOfAFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "give")
-	r := New(dir, "plant", 1<<20)
+	r := New(dir, "plant", 1<<20, 0)
 	give(t, r, entries(t, 0, 3))
 	give(t, r, nil)
 	give(t, r, entries(t, 3, 5))
@@ -66,7 +66,7 @@ func TestLinesOfAFile(t *testing.T) {
 func TestAFileHasABound(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "plant.log")
-	r := New(dir, "plant", int64(20*line))
+	r := New(dir, "plant", int64(20*line), 0)
 	give(t, r, entries(t, 0, 10))
 	require.NoFileExists(t, path+".1")
 	give(t, r, entries(t, 10, 11))
@@ -87,7 +87,7 @@ func TestAPowerCutLeavesWholeLinesOnce(t *testing.T) {
 	for name, torn := range map[string]string{"whole": "", "half a line": `{"_msg":"00`, "zeros": "\x00\x00\x00"} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "plant.log")
-		r := New(dir, "plant", int64(20*line))
+		r := New(dir, "plant", int64(20*line), 0)
 		give(t, r, entries(t, 0, 10))
 		give(t, r, entries(t, 10, 15))
 		f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
@@ -96,7 +96,7 @@ func TestAPowerCutLeavesWholeLinesOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 
-		r = New(dir, "plant", int64(20*line))
+		r = New(dir, "plant", int64(20*line), 0)
 		give(t, r, entries(t, 8, 12)) // The queue's position was that of entry 8.
 		give(t, r, entries(t, 12, 16))
 		has(t, path+".1", lines(0, 10))
@@ -114,7 +114,7 @@ func TestADiskThatIsFull(t *testing.T) {
 	signal.Ignore(syscall.SIGXFSZ)
 	var before syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before))
-	r := New(t.TempDir(), "plant", 1<<20)
+	r := New(t.TempDir(), "plant", 1<<20, 0)
 	give(t, r, entries(t, 0, 10))
 	full := before
 	full.Cur = uint64(100*line + 5)
@@ -138,9 +138,24 @@ func TestWhatIsNoFile(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		require.NoError(t, lay(filepath.Join(dir, "plant.log")))
-		r := New(dir, "plant", 1<<20)
+		r := New(dir, "plant", 1<<20, 0)
 		out, err := r.Give(t.Context(), entries(t, 0, 1))
 		require.ErrorContains(t, err, "open the file of logs: ", name)
 		require.Len(t, out.Left, 1, name)
 	}
+}
+
+func TestAFileLeavesTheStoreItsDisk(t *testing.T) {
+	r := New(t.TempDir(), "plant", 1<<20, 1000)
+	free := int64(1000 + 2*line)
+	r.free = func(string) (int64, error) { return free, nil }
+	give(t, r, entries(t, 0, 2))
+	free = int64(1000 + line)
+	out, err := r.Give(t.Context(), entries(t, 2, 4))
+	require.ErrorContains(t, err, "bytes free, and 1000 stay so; give the file a smaller size")
+	require.Len(t, out.Left, 2)
+	has(t, r.path, lines(0, 2))
+	free = 1 << 20
+	give(t, r, out.Left)
+	has(t, r.path, lines(0, 4))
 }
