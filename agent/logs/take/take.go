@@ -178,8 +178,12 @@ func (t *Taker) serve(w http.ResponseWriter, r *http.Request, name string) error
 	// The server takes a deadline behind the body for the end of who asks.
 	_ = control.SetReadDeadline(time.Now().Add(takeBound))
 	data, err := t.unpack(r.Context(), packed, &held)
-	if err != nil {
+	var no *refusal
+	if errors.As(err, &no) && no.after == 0 {
 		t.count(name, func(c *counts) { c.malformed++ })
+		t.spend(n, nodeapi.MaxEntries) // What it takes to find that out.
+	}
+	if err != nil {
 		return err
 	}
 	t.spend(n, len(data))

@@ -435,3 +435,29 @@ func TestSeriesThatANodeMakesUpAreNotAllRemembered(t *testing.T) {
 	require.Len(t, m.marks, spool.MaxSources)
 	require.EqualValues(t, 1, m.Mark("edge-01", fmt.Sprintf("file=%d;", 4*spool.MaxSources-1)))
 }
+
+func TestANodeThatBringsNonsenseWaitsToo(t *testing.T) {
+	taker, _ := newTaker(t)
+	bomb := pack(t, make([]byte, 8<<20))
+	codes := map[int]int{}
+	for range 20 {
+		codes[bring(t, taker, bytes.NewReader(bomb)).Code]++
+	}
+	require.Equal(t, 20, codes[http.StatusRequestEntityTooLarge]+codes[http.StatusServiceUnavailable])
+	require.LessOrEqual(t, codes[http.StatusRequestEntityTooLarge], burst/nodeapi.MaxEntries+1)
+	require.Equal(t, http.StatusNoContent, bring(t, taker, batchOf(t, numbered(1)), func(r *http.Request) {
+		r.Header.Set(nodeapi.EntriesOf, "edge-02")
+	}).Code)
+}
+
+func TestABatchThatMemoryHasNoRoomForIsNotMalformed(t *testing.T) {
+	taker, _ := newTaker(t)
+	packed := pack(t, bytes.Repeat([]byte("MESSAGE=x\n\n"), 1000))
+	taker.held = maxHeld - len(packed)
+	w := bring(t, taker, bytes.NewReader(packed))
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.Contains(t, w.Body.String(), "too many batches at once")
+	require.Contains(t, string(taker.Metrics()), `spore_logs_store_malformed_total{node="edge-01"} 0`)
+	taker.held = 0
+	require.Equal(t, http.StatusNoContent, bring(t, taker, bytes.NewReader(packed)).Code)
+}
