@@ -173,7 +173,7 @@ func (f *Feeder) step(ctx context.Context) error {
 		f.next = &b
 	}
 	b := *f.next
-	if err := f.deliver(ctx, b); err != nil {
+	if err := f.deliver(ctx, b.Lines); err != nil {
 		return err
 	}
 	f.next = nil
@@ -195,11 +195,12 @@ func (f *Feeder) uncertain() int64 {
 	return n
 }
 
-// deliver has VictoriaLogs take a batch.
-func (f *Feeder) deliver(ctx context.Context, b spool.Batch) error {
-	ctx, stop := context.WithTimeout(ctx, sendBound)
+// deliver has VictoriaLogs take lines. Of those that it does not understand the others are found, half by half.
+func (f *Feeder) deliver(ctx context.Context, lines []byte) error {
+	short, stop := context.WithTimeout(ctx, sendBound)
 	defer stop()
-	status, answer, err := f.ask(ctx, http.MethodPost, path, b.Lines, func(body io.Reader) (string, error) {
+	count := int64(bytes.Count(lines, []byte("\n")))
+	status, answer, err := f.ask(short, http.MethodPost, path, lines, func(body io.Reader) (string, error) {
 		text, err := io.ReadAll(io.LimitReader(body, 300))
 		return string(text), err
 	})
@@ -207,17 +208,32 @@ func (f *Feeder) deliver(ctx context.Context, b spool.Batch) error {
 	case err != nil:
 		return fmt.Errorf("write into VictoriaLogs: %w", err)
 	case status/100 == 2:
-		f.count(func(c *Counts) { c.Sent += int64(b.Count) })
+		f.count(func(c *Counts) { c.Sent += count })
 		return nil
-	case status == http.StatusBadRequest: // It has not understood one line of it, and never will.
-		f.o.Say(fmt.Sprintf("VictoriaLogs refuses %d lines for ever: %q", b.Count, answer))
-		f.count(func(c *Counts) { c.Refused += int64(b.Count) })
+	case status == http.StatusBadRequest && count > 1:
+		half := middle(lines)
+		if err := f.deliver(ctx, lines[:half]); err != nil {
+			return err
+		}
+		return f.deliver(ctx, lines[half:])
+	case status == http.StatusBadRequest: // It has not understood the line, and never will.
+		f.say(fmt.Sprintf("VictoriaLogs refuses a line for ever: %q", answer))
+		f.count(func(c *Counts) { c.Refused++ })
 		return nil
 	case status == http.StatusTooManyRequests:
 		f.isFull()
 		return errFull
 	}
 	return fmt.Errorf("write into VictoriaLogs: it answers %d: %q", status, answer)
+}
+
+// middle is where the line ends that has the middle of some lines; one line at least is behind it.
+func middle(lines []byte) int {
+	half := len(lines) / 2
+	if i := bytes.IndexByte(lines[half:], '\n'); half+i+1 < len(lines) {
+		return half + i + 1
+	}
+	return bytes.LastIndexByte(lines[:half], '\n') + 1
 }
 
 // errFull is what VictoriaLogs says by 429, and by a metric.
@@ -356,6 +372,11 @@ func (f *Feeder) ask(
 // complain says what is wrong, now and then.
 func (f *Feeder) complain(err error) {
 	f.count(func(c *Counts) { c.Failures++ })
+	f.say(err.Error())
+}
+
+// say says something, unless something was said just now.
+func (f *Feeder) say(text string) {
 	f.mu.Lock()
 	quiet := !f.said.IsZero() && time.Since(f.said) < sayEvery
 	if !quiet {
@@ -363,7 +384,7 @@ func (f *Feeder) complain(err error) {
 	}
 	f.mu.Unlock()
 	if !quiet {
-		f.o.Say(err.Error())
+		f.o.Say(text)
 	}
 }
 

@@ -52,6 +52,10 @@ func (l *logs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no", l.status)
 	case r.URL.Path == "/insert/jsonline":
 		body, _ := io.ReadAll(r.Body)
+		if bytes.Contains(body, []byte("nonsense")) {
+			http.Error(w, "what is that?", http.StatusBadRequest)
+			return
+		}
 		for line := range bytes.Lines(body) {
 			l.memory, l.at = append(l.memory, string(line)), append(l.at, time.Now())
 			l.taken++
@@ -199,4 +203,28 @@ func TestItsStateIsFoundInItsMetrics(t *testing.T) {
 	require.False(t, s.sameAs(state{start: 1790000001}))
 	_, err = parseState(strings.NewReader(strings.Repeat("x", 100<<10)))
 	require.Error(t, err)
+}
+
+func TestALineThatItNeverTakesTakesNoOtherWithIt(t *testing.T) {
+	s, l, f := bench(t)
+	var lines []byte
+	for i := range 1000 {
+		text := "good"
+		if i%300 == 0 {
+			text = "nonsense"
+		}
+		lines = fmt.Appendf(lines, "{\"n\":%d,\"x\":%q}\n", i, text)
+	}
+	require.NoError(t, s.Append(t.Context(), lines))
+	settledIn(t, s)
+	l.kill()
+	require.Len(t, l.disk, 996)
+	require.EqualValues(t, 4, f.Counts().Refused)
+	require.EqualValues(t, 996, f.Counts().Sent)
+}
+
+func TestTheMiddleOfLines(t *testing.T) {
+	for lines, want := range map[string]string{"a\nb\n": "a\n", "a\nbbbbb\n": "a\n", "aaaaa\nb\n": "aaaaa\n", "\n\n": "\n", "a\nb\nc\n": "a\nb\n"} {
+		require.Equal(t, want, lines[:middle([]byte(lines))], "%q", lines)
+	}
 }
