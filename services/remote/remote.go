@@ -31,7 +31,7 @@ func BadAddress(t string) string {
 	if err != nil {
 		return "has no port"
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+	if !isPort(port) {
 		return "has a port that is none"
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -44,6 +44,11 @@ func BadAddress(t string) string {
 		return "has a host that is none"
 	}
 	return ""
+}
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
 }
 
 // BadURL says what is wrong with the URL of a server, or nothing.
@@ -59,6 +64,8 @@ func BadURL(text string) string {
 		return "begins with neither http:// nor https://"
 	case u.Host == "" || u.Hostname() == "":
 		return "has no host"
+	case u.Port() != "" && !isPort(u.Port()):
+		return "has a port that is none"
 	case u.User != nil:
 		return "has a user or a password in it, which have keys of their own"
 	case u.Fragment != "":
