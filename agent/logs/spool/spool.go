@@ -133,8 +133,10 @@ type Spool struct {
 	active  target
 	salt    uint32
 	next    uint64
-	create  func(path string) (target, error)
-	free    func(dir string) (int64, error)
+	// bare tells that nothing was taken into the last segment since it was begun: it has marks alone.
+	bare   bool
+	create func(path string) (target, error)
+	free   func(dir string) (int64, error)
 
 	mu        sync.Mutex
 	segments  []stored
@@ -577,6 +579,12 @@ func (s *Spool) roll(at time.Time) error {
 	s.active, s.salt = f, salt
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if last := len(s.segments) - 1; s.bare && os.Remove(s.path(s.segments[last].number)) == nil {
+		// A disk that fails for a day leaves no segment for each that was tried.
+		s.total -= s.segments[last].size
+		s.segments = s.segments[:last]
+	}
+	s.bare = true
 	s.segments = append(s.segments, stored{number, int64(len(data))})
 	s.total += int64(len(data))
 	s.trim()
@@ -603,6 +611,7 @@ func (s *Spool) persist(data []byte) error {
 func (s *Spool) publish(size int64, group []*request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.bare = false
 	s.segments[len(s.segments)-1].size += size
 	s.total += size
 	for _, r := range group {

@@ -539,23 +539,55 @@ func TestHowFarAConsumerIsBehindIsSeenBehindASegmentOfMarks(t *testing.T) {
 	at := time.Unix(1_000_000, 0)
 	s := open(t, Options{Dir: t.TempDir(), Consumers: both, Now: func() time.Time { return at }})
 	create := s.create
-	fails := true
 	s.create = func(path string) (target, error) {
 		f, err := create(path)
-		return &faulty{target: f, syncs: new(atomic.Int64), sync: func() error { return nil },
-			write: func(b []byte, to target) (int, error) {
-				if bytes.HasPrefix(b, []byte(segmentMagic)) || !fails {
-					return to.Write(b)
-				}
-				return 0, unix.ENOSPC
-			}}, err
+		return &faulty{target: f, syncs: new(atomic.Int64), write: func(b []byte, to target) (int, error) {
+			if bytes.HasPrefix(b, []byte(segmentMagic)) {
+				return to.Write(b)
+			}
+			return 0, unix.ENOSPC
+		}}, err
 	}
 	require.ErrorIs(t, s.Append(t.Context(), line(r, 0)), ErrNoSpace)
 	require.Zero(t, s.Lag("keeper"))
-	fails = false
+	require.NoError(t, s.Close())
+	s = open(t, s.o)
 	require.NoError(t, s.Append(t.Context(), line(r, 1)))
+	require.Len(t, s.segments, 2)
 	at = at.Add(time.Minute)
 	lag := s.Lag("keeper")
 	require.Equal(t, time.Minute, lag.Behind)
 	require.Positive(t, lag.Bytes)
+}
+
+func TestADiskThatFailsIsNotFilledWithSegments(t *testing.T) {
+	r := seeded(t)
+	s := open(t, Options{Dir: t.TempDir(), Consumers: both})
+	require.NoError(t, s.AppendMarked(t.Context(), line(r, 0), []Mark{{"node-1", "a", 7}}))
+	create := s.create
+	var sick atomic.Bool
+	sick.Store(true)
+	s.create = func(path string) (target, error) {
+		f, err := create(path)
+		return &faulty{target: f, syncs: new(atomic.Int64), write: func(b []byte, to target) (int, error) {
+			if sick.Load() && !bytes.HasPrefix(b, []byte(segmentMagic)) {
+				return 0, unix.EIO
+			}
+			return to.Write(b)
+		}}, err
+	}
+	s.active = &faulty{target: s.active, syncs: new(atomic.Int64), write: func([]byte, target) (int, error) { return 0, unix.EIO }}
+	for range 20 {
+		require.ErrorIs(t, s.Append(t.Context(), line(r, 1)), unix.EIO)
+	}
+	files, err := os.ReadDir(s.segmentsDir())
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	sick.Store(false)
+	require.NoError(t, s.Append(t.Context(), line(r, 1)))
+	require.Equal(t, upTo(2), rest(t, s, "keeper"))
+	require.NoError(t, s.Close())
+	again := open(t, Options{Dir: s.o.Dir, Consumers: both})
+	require.Equal(t, upTo(2), rest(t, again, "keeper"))
+	require.EqualValues(t, 7, again.Mark("node-1", "a"))
 }
