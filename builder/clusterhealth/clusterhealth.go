@@ -104,7 +104,10 @@ func quorums(answers []reach.Answer[nodeapi.Health]) []nodeapi.Condition {
 	serving, of := map[string][]string{}, map[string][]string{}
 	var services []string
 	for _, a := range answers {
-		for _, m := range a.Value.Quorums { // none where it does not answer
+		if a.Err != nil {
+			continue // What it said before it became silent is not how it is.
+		}
+		for _, m := range a.Value.Quorums {
 			if !slices.Contains(services, m.Service) {
 				services = append(services, m.Service)
 			}

@@ -43,6 +43,14 @@ type Alert struct {
 	Runbook     string `json:"runbook,omitempty"`
 }
 
+// Page is where to read what to do about the alert: a section of the documentation is named with its file.
+func (a Alert) Page() string {
+	if section, ok := strings.CutPrefix(a.Runbook, "alerts#"); ok {
+		return "docs/alerts.md#" + section
+	}
+	return a.Runbook
+}
+
 // Silence has nobody told of alerts for a while (verbs alerts-silences and alerts-silence; each part of the result is a
 // list).
 type Silence struct {

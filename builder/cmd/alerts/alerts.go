@@ -142,7 +142,7 @@ func shown(now time.Time) func(w io.Writer, node string, results []json.RawMessa
 				fmt.Fprintln(t, "SEVERITY\tALERT\tNODE\tSINCE\tSTATE\tSUMMARY\tWHAT TO DO")
 			}
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(a.Labels[machine.Severity]), cell(a.Labels[machine.AlertName]),
-				cell(a.Labels[machine.AlertNode]), age(now.Sub(a.Since)), state(a), cell(a.Summary), cell(page(a.Runbook)))
+				cell(a.Labels[machine.AlertNode]), age(now.Sub(a.Since)), state(a), cell(a.Summary), cell(a.Page()))
 		}
 		return t.Flush()
 	}
@@ -170,14 +170,6 @@ func state(a machine.Alert) string {
 		by = append(by, fmt.Sprintf("by %s until %s", cell(s.By), s.Ends.UTC().Format(time.RFC3339)))
 	}
 	return strings.TrimSpace(machine.Silenced + " " + strings.Join(by, ", "))
-}
-
-// page is where to read what to do: a section of the documentation is named with its file.
-func page(runbook string) string {
-	if section, ok := strings.CutPrefix(runbook, "alerts#"); ok {
-		return "docs/alerts.md#" + section
-	}
-	return runbook
 }
 
 // age is how long ago something began, in two units at most.

@@ -12,6 +12,7 @@ import (
 
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
+	"spore/cluster/facts"
 	"spore/services/metrics"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"
@@ -20,40 +21,52 @@ import (
 // maxNow bounds what a node answers, in bytes.
 const maxNow = 16 << 20
 
-// Now asks the nodes with the role one after the other, until one tells which alerts fire.
+// Now asks the nodes with the role, all at once, and puts together what those know that answer, as the command does. It
+// is an error where none answers.
 func Now(ctx context.Context, c *reach.Cluster) ([]machine.Alert, error) {
-	v := verb.Row("alerts")
-	body, err := json.Marshal(nodeapi.Order{})
-	if err != nil {
-		return nil, fmt.Errorf("internal error: %w", err)
-	}
-	var problems []error
-	for _, n := range c.Nodes {
-		if !slices.Contains(n.Roles, metrics.AlertsRole) {
-			continue
-		}
-		var parts []json.RawMessage
-		size := 0
-		q := nodeapi.Request{Method: http.MethodPost, Path: nodeapi.VerbsPath + v.Name, Body: bytes.NewReader(body)}
-		err := c.Stream(ctx, n.Name, q, c.Timeout, func(r io.Reader) error {
-			_, err := nodeapi.ReadEvents(r, func(e nodeapi.Event) error {
-				if size += len(e.Result); size > maxNow {
-					return fmt.Errorf("it answers more than %d MiB", maxNow>>20)
-				}
-				if e.Result != nil {
-					parts = append(parts, e.Result)
-				}
-				return nil
-			})
-			return err
-		})
-		if err == nil {
-			return read[machine.Alert](parts)
-		}
-		problems = append(problems, fmt.Errorf("%s: %w", n.Name, err))
-	}
-	if len(problems) == 0 {
+	these := *c
+	these.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(n facts.Node) bool { return !slices.Contains(n.Roles, metrics.AlertsRole) })
+	if len(these.Nodes) == 0 {
 		return nil, fmt.Errorf("no node that is asked has the role %s", metrics.AlertsRole)
 	}
-	return nil, errors.Join(problems...)
+	var told []reach.Answer[verb.Reply]
+	var problems []error
+	for _, a := range reach.Each(ctx, &these, func(ctx context.Context, n facts.Node) (verb.Reply, error) { return one(ctx, c, n.Name) }) {
+		if a.Err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", a.Node.Name, a.Err))
+			continue
+		}
+		told = append(told, a)
+	}
+	if len(told) == 0 {
+		return nil, errors.Join(problems...)
+	}
+	all, err := merged(told)
+	if err != nil {
+		return nil, err
+	}
+	return read[machine.Alert](all.Value.Results)
+}
+
+// one asks one node.
+func one(ctx context.Context, c *reach.Cluster, node string) (out verb.Reply, err error) {
+	body, err := json.Marshal(nodeapi.Order{})
+	if err != nil {
+		return out, fmt.Errorf("internal error: %w", err)
+	}
+	size := 0
+	q := nodeapi.Request{Method: http.MethodPost, Path: nodeapi.VerbsPath + verb.Row("alerts").Name, Body: bytes.NewReader(body)}
+	err = c.Stream(ctx, node, q, c.Timeout, func(r io.Reader) (err error) {
+		out.Done, err = nodeapi.ReadEvents(r, func(e nodeapi.Event) error {
+			if size += len(e.Result); size > maxNow {
+				return fmt.Errorf("it answers more than %d MiB", maxNow>>20)
+			}
+			if e.Result != nil {
+				out.Results = append(out.Results, e.Result)
+			}
+			return nil
+		})
+		return err
+	})
+	return out, err
 }

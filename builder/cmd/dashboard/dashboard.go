@@ -37,11 +37,13 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dashboard [DIR]",
 		Short: "Serve a page about the running cluster on this machine",
-		Long: `Dashboard asks the nodes of the cluster in DIR (configs when left out) every 5 to 7 seconds while somebody looks, and serves a
-page about them on this machine, until you press Ctrl-C: what is wrong, since when, and what to do; then each node.
-Alerts are shown where a node has the role ` + metrics.AlertsRole + `.
+		Long: `Dashboard asks the nodes of the cluster in DIR (configs when left out) every
+5 to 7 seconds while somebody looks, and serves a page about them on this
+machine, until you press Ctrl-C: what is wrong, since when, and what to do; then
+each node. Alerts are shown where a node has the role ` + metrics.AlertsRole + `.
 
-It prints the address. Whoever has the address sees the page; nobody can change anything by it.`,
+It prints the address. Whoever has the address sees the page; nobody can change
+anything by it.`,
 		Example: "  spore dashboard\n  spore dashboard configs --access reader.access",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
