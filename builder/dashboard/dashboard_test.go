@@ -225,6 +225,92 @@ func TestWhatWasSoAtTheFirstLookMayBeSoForLonger(t *testing.T) {
 	require.Contains(t, text, "since 2026-11-26 03:00 UTC, 1 min or longer")
 }
 
+func TestWhatBecameSoWhileNobodyLookedMayBeSoForLonger(t *testing.T) {
+	p := newPlant(t, "edge-01", "edge-02")
+	p.round()
+	p.later(3 * time.Hour)
+	p.says("edge-01", failing)
+	p.says("edge-02", func(a *answer) { a.err = errors.New("no answer: connection refused") })
+	p.round()
+	_, text := p.page(t, "/")
+	require.Equal(t, 2, strings.Count(text, "since 2026-11-26 06:00 UTC, less than a minute or longer"), text)
+}
+
+func TestNothingIsSaidToBeWellBeforeAllHaveAnswered(t *testing.T) {
+	p := newPlant(t, "master-01", "master-02", "master-03")
+	for _, n := range p.nodes {
+		p.says(n.Name, func(a *answer) { a.health.Quorums = etcd(true) })
+	}
+	p.watcher.askAlerts(t.Context())
+	p.watcher.askNode(t.Context(), 0, "master-01")
+	_, text := p.page(t, "/")
+	require.Contains(t, text, "The nodes are asked …")
+	require.NotContains(t, text, "critical:", "two that were not asked yet are no lost quorum")
+	p.watch(t, p.watcher.asker)
+	for i, n := range p.nodes {
+		p.watcher.askNode(t.Context(), i, n.Name)
+	}
+	_, text = p.page(t, "/")
+	require.Contains(t, text, "The nodes are asked …", "alerts were not")
+	p.round()
+	_, text = p.page(t, "/")
+	require.Contains(t, text, "Nothing is wrong")
+	p.later(time.Hour)
+	_, text = p.page(t, "/")
+	require.NotContains(t, text, "Nothing is wrong", "that was an hour ago")
+}
+
+func etcd(serves bool) []nodeapi.Member {
+	return []nodeapi.Member{{Service: "etcd", Serves: serves, Of: []string{"master-01", "master-02", "master-03"}}}
+}
+
+func TestWhatASilentNodeSaidLastIsNotHowItIs(t *testing.T) {
+	p := newPlant(t, "master-01", "master-02", "master-03")
+	for _, n := range p.nodes {
+		p.says(n.Name, func(a *answer) { a.health.Quorums = etcd(true) })
+	}
+	p.says("master-02", func(a *answer) { failing(a); a.health.Quorums = etcd(true) })
+	p.round()
+	for _, name := range []string{"master-02", "master-03"} {
+		p.says(name, func(a *answer) { a.err = errors.New("no answer in time") })
+	}
+	p.round()
+	_, text := p.page(t, "/")
+	require.Contains(t, text, "1 of 3 members serve; not master-02, master-03; it needs 2 to decide")
+	require.Contains(t, text, "it said last: 1 % of /var is free")
+}
+
+func TestANodeThatRefusesHasPower(t *testing.T) {
+	p := newPlant(t, "edge-01")
+	for text, err := range map[string]error{
+		`it answers 403: "withdrawn"`: nodeapi.Refusal{Status: http.StatusForbidden, Text: "withdrawn"},
+		"tls: bad certificate":        errors.New("no answer: tls: bad certificate"),
+	} {
+		p.says("edge-01", func(a *answer) { a.err = err })
+		p.round()
+		_, page := p.page(t, "/")
+		require.Contains(t, page, "it does not tell how it is: "+text)
+		require.NotContains(t, page, "power")
+	}
+}
+
+func TestAPageIsDrawnAgainWhenAValueBecomesOld(t *testing.T) {
+	p := newPlant(t, "edge-01")
+	p.round()
+	p.later(stale - drawn/2)
+	d, _, err := p.server.draw("/")
+	require.NoError(t, err)
+	require.NotContains(t, d.main, "as of")
+	p.later(drawn/2 + time.Millisecond)
+	d, _, err = p.server.draw("/")
+	require.NoError(t, err)
+	require.Contains(t, d.main, "as of 9 s ago")
+}
+
+func TestWhatIsToBeDoneHasTheFolderAsItIs(t *testing.T) {
+	require.Equal(t, []string{"spore net a%s%d edge-01", "spore health a%s%d --all --node edge-01"}, remedy("a%s%d", "network", "edge-01"))
+}
+
 func TestOldValuesAreShownAsOldOnes(t *testing.T) {
 	p := newPlant(t, "edge-01", "edge-02")
 	p.round()
@@ -272,6 +358,23 @@ func TestAlertsThatNobodyKnowsAreSaid(t *testing.T) {
 	p.round()
 	_, text := p.page(t, "/")
 	require.Contains(t, text, "it is not known which alerts fire: edge-01: no answer in time")
+	require.NotContains(t, text, "the alert that always fires does not")
+	hot := machine.Alert{
+		Labels: map[string]string{machine.AlertName: "PressTooHot", machine.Severity: "critical"}, State: machine.Fires,
+		Since: p.time().Add(time.Minute), Summary: "the press is too hot", Runbook: "https://wiki.plant.example/press#hot",
+	}
+	quiet := machine.Alert{Labels: map[string]string{machine.AlertName: metrics.Watchdog}, State: machine.Silenced}
+	p.problem, p.alerts = nil, []machine.Alert{hot, quiet}
+	p.round()
+	_, text = p.page(t, "/alerts")
+	require.Contains(t, text, metrics.Watchdog, "it is silenced")
+	require.Contains(t, text, "0 s ago", "a clock that is ahead makes no age below zero")
+	p.problem = errors.New("edge-01: no answer in time")
+	p.round()
+	_, text = p.page(t, "/")
+	require.Contains(t, text, "it is not known which alerts fire")
+	require.Contains(t, text, "last known: the press is too hot")
+	require.Contains(t, text, "read https://wiki.plant.example/press#hot")
 	p.problem, p.alerts = nil, nil
 	p.round()
 	_, text = p.page(t, "/")

@@ -29,9 +29,11 @@ const (
 	// policy lets the page have what the command itself serves, and nothing else.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 		"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-	// drawn is for how long a page is kept for all who look at it, and beats how often a browser hears that the command
-	// is there.
-	drawn, beats = 2 * time.Second, 3 * time.Second
+	// drawn is for how long a page is kept for all who look at it, rests what lies between two that a browser gets, and
+	// beats how often it hears that the command is there.
+	drawn, rests, beats = time.Second, 2 * time.Second, 3 * time.Second
+	// writing bounds how long a browser may take for what it is sent.
+	writing = 30 * time.Second
 	// maxViewers are connections of open pages.
 	maxViewers = 64
 	// maxText bounds what is shown of a text of a node, in characters.
@@ -62,13 +64,17 @@ type drawing struct {
 	main, title string
 	sum         uint64
 	at          time.Time
+	// grows is when the next value on it becomes an old one; zero when none does.
+	grows time.Time
 }
 
 var seed = maphash.MakeSeed()
 
 // NewServer makes the server.
 func NewServer(o Options, w *Watcher) (*Server, error) {
-	s := &Server{Options: o, watcher: w, templates: map[string]*template.Template{}, viewers: make(chan struct{}, maxViewers), pages: map[string]drawing{}}
+	s := &Server{
+		Options: o, watcher: w, templates: map[string]*template.Template{}, viewers: make(chan struct{}, maxViewers), pages: map[string]drawing{},
+	}
 	for _, name := range []string{"cluster", "node", "alerts", "problem"} {
 		t, err := template.New(name).Funcs(s.functions()).ParseFS(templateFiles, "templates/page.html", "templates/"+name+".html")
 		if err != nil {
@@ -165,7 +171,7 @@ func (s *Server) draw(path string) (drawing, <-chan struct{}, error) {
 	now := s.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if d, ok := s.pages[path]; ok && now.Sub(d.at) < drawn && now.Sub(d.at) >= 0 {
+	if d, ok := s.pages[path]; ok && now.Sub(d.at) < drawn && now.Sub(d.at) >= 0 && (d.grows.IsZero() || now.Before(d.grows)) {
 		return d, changed, nil
 	}
 	p, name := s.pageOf(path, v, now)
@@ -173,7 +179,7 @@ func (s *Server) draw(path string) (drawing, <-chan struct{}, error) {
 	if err := s.templates[name].ExecuteTemplate(&body, "main", p); err != nil {
 		return drawing{}, nil, fmt.Errorf("internal error: %w", err)
 	}
-	d := drawing{main: body.String(), title: p.Title, at: now}
+	d := drawing{main: body.String(), title: p.Title, at: now, grows: v.grows(now)}
 	d.sum = maphash.String(seed, d.title+"\x00"+d.main)
 	if len(s.pages) > 2*maxViewers {
 		clear(s.pages)
@@ -211,6 +217,10 @@ func (s *Server) send(r *http.Request, w http.ResponseWriter, path string) error
 		if err != nil {
 			return err
 		}
+		// One that takes nothing any more is not to keep its seat.
+		if err := out.SetWriteDeadline(time.Now().Add(writing)); err != nil {
+			return err
+		}
 		if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, text); err != nil {
 			return err
 		}
@@ -234,26 +244,36 @@ func (s *Server) send(r *http.Request, w http.ResponseWriter, path string) error
 		if err != nil {
 			return err
 		}
-		if err := s.pause(r, changed); err != nil {
+		if err := s.pause(r, changed, d.grows); err != nil {
 			return err
 		}
 	}
 }
 
-// pause waits for a change, for as long as a drawing is kept at least and a beat at most.
-func (s *Server) pause(r *http.Request, changed <-chan struct{}) error {
+// pause waits for a change, for a rest at least and a beat at most, but not past the moment at which a value becomes old.
+func (s *Server) pause(r *http.Request, changed <-chan struct{}, grows time.Time) error {
 	beat := time.NewTimer(beats)
 	defer beat.Stop()
-	least := time.NewTimer(drawn)
-	defer least.Stop()
-	select {
-	case <-r.Context().Done():
-		return r.Context().Err()
-	case <-least.C:
+	rest := time.NewTimer(rests)
+	defer rest.Stop()
+	var old <-chan time.Time
+	if !grows.IsZero() {
+		// A little later, so that it is old then.
+		timer := time.NewTimer(grows.Sub(s.Now()) + 10*time.Millisecond)
+		defer timer.Stop()
+		old = timer.C
 	}
 	select {
 	case <-r.Context().Done():
 		return r.Context().Err()
+	case <-old:
+		return nil
+	case <-rest.C:
+	}
+	select {
+	case <-r.Context().Done():
+		return r.Context().Err()
+	case <-old:
 	case <-changed:
 	case <-beat.C:
 	}

@@ -2,7 +2,7 @@ package dashboard
 
 import (
 	"cmp"
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -71,12 +71,9 @@ var remedies = map[string][]string{
 // remedy are the commands for a condition of a node.
 func remedy(dir, condition, node string) []string {
 	out := []string{}
+	names := strings.NewReplacer("DIR", dir, "%s", node)
 	for _, r := range append(slices.Clone(remedies[condition]), "health DIR --all --node %s") {
-		text := strings.ReplaceAll(r, "DIR", dir)
-		if strings.Contains(text, "%s") {
-			text = fmt.Sprintf(text, node)
-		}
-		out = append(out, "spore "+text)
+		out = append(out, "spore "+names.Replace(r))
 	}
 	return out
 }
@@ -104,32 +101,53 @@ func (v View) Troubles(dir string) []Trouble {
 func (n Node) Troubles(dir string) []Trouble {
 	var out []Trouble
 	if n.Problem != nil {
-		out = append(out, Trouble{
-			Level: Critical, Node: n.Name, Name: "silent", Text: "it does not answer: " + strings.TrimPrefix(n.Problem.Error(), "no answer: "), Since: n.Since, First: n.Answered.IsZero(),
-			Do: []string{"see whether it has power and a network, and what its screen says", "spore status " + dir + " --node " + n.Name},
-		})
+		out = append(out, n.silent(dir))
 	}
 	for _, c := range n.Health.Conditions {
 		if level := levelOf(c.State); level > Fine {
-			since := n.Conditions[c.Name]
+			since, text := n.Conditions[c.Name], c.Reason
+			if n.Problem != nil {
+				text = "it said last: " + text
+			}
 			out = append(out, Trouble{
-				Level: level, Node: n.Name, Name: c.Name, Text: c.Reason, Since: since.Since, First: since.First, Do: remedy(dir, c.Name, n.Name),
+				Level: level, Node: n.Name, Name: c.Name, Text: text, Since: since.Since, First: since.First, Do: remedy(dir, c.Name, n.Name),
 			})
 		}
 	}
 	return out
 }
 
+// silent says why the node gives no answer. One that refuses has power and a network.
+func (n Node) silent(dir string) Trouble {
+	t := Trouble{Level: Critical, Node: n.Name, Since: n.Silent.Since, First: n.Silent.First}
+	reason := strings.TrimPrefix(n.Problem.Error(), "no answer: ")
+	ask := "spore status " + dir + " --node " + n.Name
+	var refusal nodeapi.Refusal
+	// A certificate that was withdrawn is refused by TLS.
+	if errors.As(n.Problem, &refusal) || strings.Contains(n.Problem.Error(), "tls: ") {
+		t.Name, t.Text = "refuses", "it does not tell how it is: "+reason
+		t.Do = []string{ask, "see whether the certificate of this page still holds; spore access makes another one"}
+		return t
+	}
+	t.Name, t.Text = "silent", "it does not answer: "+reason
+	t.Do = []string{"see whether it has power and a network, and what its screen says", ask}
+	return t
+}
+
+// alertTroubles are the alerts that fire, as far as somebody knows. What fired when somebody last knew does not go from
+// the page because nobody knows any more.
 func (v View) alertTroubles(dir string) []Trouble {
+	var out []Trouble
+	known := ""
 	if v.AlertsProblem != nil {
-		return []Trouble{{
+		known = "last known: "
+		out = append(out, Trouble{
 			Level: Warning, Name: "alerts", Text: "it is not known which alerts fire: " + v.AlertsProblem.Error(), Do: []string{"spore alerts " + dir},
-		}}
+		})
 	}
 	if v.AlertsAt.IsZero() {
-		return nil
+		return out
 	}
-	var out []Trouble
 	watched := false
 	for _, a := range v.Alerts {
 		name := a.Labels[machine.AlertName]
@@ -137,17 +155,17 @@ func (v View) alertTroubles(dir string) []Trouble {
 		if a.State != machine.Fires || name == metrics.Watchdog {
 			continue
 		}
-		t := Trouble{Level: Warning, Node: a.Labels[machine.AlertNode], Name: name, Text: cmp.Or(a.Summary, name), Since: a.Since}
+		t := Trouble{Level: Warning, Node: a.Labels[machine.AlertNode], Name: name, Text: known + cmp.Or(a.Summary, name), Since: a.Since}
 		if a.Labels[machine.Severity] == "critical" {
 			t.Level = Critical
 		}
-		if a.Runbook != "" {
-			t.Do = append(t.Do, "read docs/"+strings.Replace(a.Runbook, "#", ".md#", 1))
+		if page := a.Page(); page != "" {
+			t.Do = append(t.Do, "read "+page)
 		}
 		t.Do = append(t.Do, "spore alerts "+dir)
 		out = append(out, t)
 	}
-	if !watched {
+	if !watched && v.AlertsProblem == nil {
 		out = append(out, Trouble{
 			Level: Critical, Name: metrics.Watchdog, Text: "the alert that always fires does not: alerts may be missing",
 			Do: []string{"spore alerts " + dir},

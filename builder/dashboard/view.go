@@ -18,8 +18,9 @@ type page struct {
 	Links                         []link
 	Troubles                      []Trouble
 	Conditions                    []nodeapi.Condition
-	Known                         bool
-	Nodes                         []tile
+	// Known says that all have answered just now.
+	Known bool
+	Nodes []tile
 	// Of one node.
 	Node            tile
 	Status          nodeapi.Status
@@ -57,7 +58,7 @@ type named struct {
 type alert struct {
 	Level                                                Level
 	Severity, Name, Node, Since, State, Summary, Runbook string
-	Known                                                bool
+	Known, Fires                                         bool
 }
 
 // problem is a page about what is not there.
@@ -94,7 +95,7 @@ func tileOf(n Node, now time.Time) tile {
 // ago is an age for people. It changes rarely, so that a page does: by the second below a minute of which somebody
 // sees that it grows.
 func ago(d time.Duration) string {
-	switch {
+	switch d = max(d, 0); {
 	case d < time.Minute:
 		return fmt.Sprintf("%d s ago", int(d.Seconds()))
 	case d < 2*time.Hour:
@@ -136,17 +137,17 @@ func programs(s nodeapi.Status) []named {
 	return out
 }
 
-// firing are the alerts but for the one that always fires, the worst first.
+// firing are the alerts, the worst first, but for the one that always fires, while it does.
 func (s *Server) firing(v View, now time.Time) []alert {
 	var out []alert
 	for _, a := range v.Alerts {
 		name := a.Labels[machine.AlertName]
-		if name == metrics.Watchdog {
+		if name == metrics.Watchdog && a.State == machine.Fires {
 			continue
 		}
 		row := alert{
 			Severity: a.Labels[machine.Severity], Name: name, Node: a.Labels[machine.AlertNode], Since: ago(now.Sub(a.Since)),
-			State: a.State, Summary: a.Summary, Runbook: a.Runbook, Level: Warning,
+			State: a.State, Summary: a.Summary, Runbook: a.Page(), Level: Warning, Fires: a.State == machine.Fires,
 		}
 		if a.State != machine.Fires {
 			row.Level = Fine
@@ -189,9 +190,10 @@ func (s *Server) pageOf(path string, v View, now time.Time) (page, string) {
 		}
 	case path == "/":
 		p.Troubles, p.Conditions = troubles, v.Cluster.Conditions
+		p.Known = s.watcher.asker.Alerts == nil || !v.AlertsAt.IsZero()
 		for _, n := range v.Nodes {
 			t := tileOf(n, now)
-			p.Known = p.Known || t.Known
+			p.Known = p.Known && !t.Stale
 			p.Nodes = append(p.Nodes, t)
 		}
 		return p, "cluster"

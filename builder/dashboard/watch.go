@@ -4,7 +4,6 @@ package dashboard
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -22,7 +21,8 @@ const (
 	alertsEvery          = 15 * time.Second
 	// stale is the age from which on a value is shown as an old one.
 	stale = 9 * time.Second
-	// watched is for how long after the last look at a page the nodes are asked.
+	// watched is for how long after the last look at a page the nodes are asked. After as long without an answer, nobody
+	// knows when something became as it is.
 	watched = time.Minute
 )
 
@@ -46,9 +46,9 @@ type Node struct {
 	Health   nodeapi.Health
 	Asked    time.Time
 	Answered time.Time
-	// Problem says why it does not answer, since when it does not; nil when it does, or was not asked yet.
+	// Problem says why it does not answer; nil when it does, or was not asked yet. Silent is since when it does not.
 	Problem error
-	Since   time.Time
+	Silent  Change
 	// Conditions has since when a condition is as it is, as far as this page has seen it.
 	Conditions map[string]Change
 }
@@ -57,7 +57,7 @@ type Node struct {
 type Change struct {
 	State nodeapi.State
 	Since time.Time
-	// First says that it was so at the first look: it may be so for longer.
+	// First says that nobody looked before, or not for a while: it may be so for longer.
 	First bool
 }
 
@@ -144,19 +144,20 @@ func (w *Watcher) askNode(ctx context.Context, i int, name string) {
 		n := &v.Nodes[i]
 		if err != nil {
 			if n.Problem == nil {
-				n.Since = asked
+				n.Silent = Change{Since: asked, First: asked.Sub(n.Answered) > watched}
 			}
 			n.Problem = err
 			return
 		}
-		n.Status, n.Health, n.Problem, n.Since = s, h, nil, time.Time{}
+		n.Conditions = changes(n.Conditions, h, asked, asked.Sub(n.Answered) > watched)
+		n.Status, n.Health, n.Problem, n.Silent = s, h, nil, Change{}
 		n.Asked, n.Answered = asked, w.now()
-		n.Conditions = changes(n.Conditions, h, asked)
 	})
 }
 
-// changes has since when each condition of an answer is as it is.
-func changes(before map[string]Change, h nodeapi.Health, at time.Time) map[string]Change {
+// changes has since when each condition of an answer is as it is; first says that the answer before is none, or an old
+// one.
+func changes(before map[string]Change, h nodeapi.Health, at time.Time, first bool) map[string]Change {
 	out := make(map[string]Change, len(h.Conditions))
 	for _, c := range h.Conditions {
 		old, known := before[c.Name]
@@ -164,7 +165,7 @@ func changes(before map[string]Change, h nodeapi.Health, at time.Time) map[strin
 		case known && old.State == c.State:
 			out[c.Name] = old
 		default:
-			out[c.Name] = Change{State: c.State, Since: at, First: len(before) == 0}
+			out[c.Name] = Change{State: c.State, Since: at, First: first}
 		}
 	}
 	return out
@@ -192,17 +193,22 @@ func (w *Watcher) change(edit func(*View)) {
 	w.changed = make(chan struct{})
 }
 
-var errNotAsked = errors.New("it was not asked yet")
-
-// judge has the conditions of the cluster, of what the nodes said last.
+// judge has the conditions of the cluster, of what the nodes said last. A node that has yet to answer the first time is
+// no reason for an alarm.
 func (w *Watcher) judge() {
 	answers := make([]reach.Answer[nodeapi.Health], 0, len(w.view.Nodes))
 	for _, n := range w.view.Nodes {
-		a := reach.Answer[nodeapi.Health]{Node: n.Node, Value: n.Health, Err: n.Problem, Asked: n.Asked, Answered: n.Answered}
-		if a.Err == nil && n.Answered.IsZero() {
-			a.Err = errNotAsked
+		if n.Problem == nil && n.Answered.IsZero() {
+			continue
+		}
+		a := reach.Answer[nodeapi.Health]{Node: n.Node, Err: n.Problem, Asked: n.Asked, Answered: n.Answered}
+		if a.Err == nil {
+			a.Value = n.Health
 		}
 		answers = append(answers, a)
+	}
+	if len(answers) == 0 {
+		return
 	}
 	w.view.Cluster = clusterhealth.Judge(w.cluster.Name, answers)
 }
@@ -222,3 +228,14 @@ func (w *Watcher) Look() (v View, changed <-chan struct{}) {
 
 // Ended tells that the operator's certificate has ended.
 func (w *Watcher) Ended() bool { return !w.asker.Ends.IsZero() && w.now().After(w.asker.Ends) }
+
+// grows is when the first of the values that are fresh becomes an old one; zero when none is fresh.
+func (v View) grows(now time.Time) time.Time {
+	var first time.Time
+	for _, n := range v.Nodes {
+		if at := n.Answered.Add(stale); !n.Answered.IsZero() && at.After(now) && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}

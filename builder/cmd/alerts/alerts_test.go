@@ -262,6 +262,39 @@ func TestAllNodesAreAskedWhatFires(t *testing.T) {
 	})
 }
 
+func TestThePageHasWhatAllKnowThatAnswer(t *testing.T) {
+	lines := func(alerts string) string {
+		return `{"result":[` + strings.ReplaceAll(alerts, "\n", " ") + `]}` + "\n" + `{"done":"done"}`
+	}
+	for name, c := range map[string]struct {
+		answers map[string]string // of the nodes with the role
+		rows    []string
+		fail    string
+	}{
+		"one has what other lacks": {map[string]string{"a": lines(watchdog + "," + held), "b": lines(watchdog + "," + silent)},
+			[]string{"Watchdog", "NodeSilent", "EtcdSlow"}, ""},
+		"the first is broken": {map[string]string{"a": broken, "b": sees}, []string{"Watchdog"}, ""},
+		"both are broken":     {map[string]string{"a": broken, "b": broken}, nil, "b: ask Alertmanager: connection refused"},
+		"nobody has the role": {nil, nil, "no node that is asked has the role alerts"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, _, _ := roled(t, c.answers)
+			all, err := Now(t.Context(), cluster)
+			if c.fail != "" {
+				require.ErrorContains(t, err, c.fail)
+				return
+			}
+			require.NoError(t, err)
+			var rows []string
+			for _, a := range all {
+				rows = append(rows, a.Labels["alertname"])
+			}
+			require.Equal(t, c.rows, rows)
+			require.Len(t, cluster.Nodes, 3, "the cluster stays as it is")
+		})
+	}
+}
+
 func TestWhereAnAlertmanagerIsDownTheNextNodeIsToldOfASilence(t *testing.T) {
 	const next = "a: ask Alertmanager: connection refused; the next node with the role alerts is asked\n"
 	for name, c := range map[string]struct {

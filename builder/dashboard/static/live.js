@@ -36,7 +36,8 @@
   events.addEventListener("ended", (e) => {
     events.close();
     clearTimeout(silent);
-    say(e.data);
+    main.replaceChildren();
+    say(JSON.parse(e.data));
   });
   events.onerror = () => {
     clearTimeout(silent);
