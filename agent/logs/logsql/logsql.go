@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"spore/wire/machine"
 )
 
 // Names of fields that senders and stores add, and of those that VictoriaLogs has for all entries.
@@ -40,7 +42,8 @@ type Filter struct {
 	Units []string
 	// Namespace, Pod and Container are of Kubernetes.
 	Namespace, Pod, Container string
-	// WithoutKernelAudit leaves out the audit records of the kernel.
+	// WithoutKernelAudit leaves out the audit records of the kernel, and entries of the journal that do not say how they
+	// came into it: such a field can have been cut off.
 	WithoutKernelAudit bool
 	// Priority leaves out what is less urgent, from "0" to "7". What has none counts as "6", info.
 	Priority string
@@ -75,7 +78,7 @@ func (f Filter) String() string {
 		all = append(all, units(f.Units))
 	}
 	if f.WithoutKernelAudit {
-		all = append(all, `!_TRANSPORT:="audit"`)
+		all = append(all, "(_TRANSPORT:in"+list(transports())+" or {"+Source+" not_in "+list([]string{machine.LogJournal})+"})")
 	}
 	if p := priority(f.Priority); p != "" {
 		all = append(all, p)
@@ -111,6 +114,9 @@ func (f Filter) Newest() string {
 func (f Filter) BootsOf() string {
 	return f.String() + " _BOOT_ID:* | stats by (" + Node + ", _BOOT_ID) max(" + Time + ") newest"
 }
+
+// transports are all ways into the journal but the kernel's audit records (systemd.journal-fields(7), _TRANSPORT).
+func transports() []string { return []string{"driver", "journal", "kernel", "stdout", "syslog"} }
 
 func one(value string) []string {
 	if value == "" {
