@@ -29,9 +29,9 @@ const (
 	// policy lets the page have what the command itself serves, and nothing else.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 		"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-	// drawn is for how long a page is kept for all who look at it, rests what lies between two that a browser gets, and
-	// beats how often it hears that the command is there.
-	drawn, rests, beats = time.Second, 2 * time.Second, 3 * time.Second
+	// drawn is for how long a page is kept for all who look at it, and what lies between two that a browser gets; beats is
+	// how often it hears that the command is there.
+	drawn, beats = 2 * time.Second, 3 * time.Second
 	// writing bounds how long a browser may take for what it is sent.
 	writing = 30 * time.Second
 	// maxViewers are connections of open pages.
@@ -254,7 +254,7 @@ func (s *Server) send(r *http.Request, w http.ResponseWriter, path string) error
 func (s *Server) pause(r *http.Request, changed <-chan struct{}, grows time.Time) error {
 	beat := time.NewTimer(beats)
 	defer beat.Stop()
-	rest := time.NewTimer(rests)
+	rest := time.NewTimer(drawn)
 	defer rest.Stop()
 	var old <-chan time.Time
 	if !grows.IsZero() {

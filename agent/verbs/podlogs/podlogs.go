@@ -35,6 +35,9 @@ const (
 	maxContainers = 100
 	maxUnfinished = 1 << 20
 	quantum       = 256 << 10
+	// atOnce is how many quanta of a container are read before it is looked at the others: one that writes without end is
+	// not the only one.
+	atOnce = 64
 	// again is how often it is looked for new lines.
 	again = time.Second
 	// settled is for how long nothing was written to a file that was put aside before it is left.
@@ -181,7 +184,7 @@ func (s *search) run(ctx context.Context, r *verbs.Run) (string, error) {
 			return "", ctx.Err()
 		case <-time.After(again):
 		}
-		if err := s.further(r); err != nil {
+		if err := s.further(ctx, r); err != nil {
 			return "", err
 		}
 	}
@@ -309,7 +312,7 @@ func (s *search) isBefore(file rotated.File) bool {
 }
 
 // further shows what was written meanwhile, also by containers that have started meanwhile.
-func (s *search) further(r *verbs.Run) error {
+func (s *search) further(ctx context.Context, r *verbs.Run) error {
 	folders, err := s.folders()
 	if err != nil {
 		return err
@@ -330,7 +333,11 @@ func (s *search) further(r *verbs.Run) error {
 			return err
 		}
 		t.f.See(files)
-		for more := true; more && size < maxKept; {
+		more := true
+		for n := 0; more && n < atOnce && size < maxKept; n++ {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			more = t.f.Read(s.buf, quantum, func(l rotated.Line) {
 				s.line(t, l, func(l line) { out, size = append(out, l), size+l.size() })
 			})
