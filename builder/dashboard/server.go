@@ -212,6 +212,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) send(r *http.Request, w http.ResponseWriter, path string) error {
 	out := http.NewResponseController(w)
+	defer func() { _ = out.SetWriteDeadline(time.Time{}) }() // The connection may have another request.
 	event := func(name string, data any) error {
 		text, err := json.Marshal(data)
 		if err != nil {

@@ -62,7 +62,7 @@ func show(cmd *cobra.Command, c *reach.Cluster, asks []ask, stores []string, o *
 			return err
 		}
 		if o.onlyStore() {
-			return fmt.Errorf("no store of logs answers, and the nodes themselves do not have that: %w", err)
+			return fmt.Errorf("%w; the nodes themselves do not have that", err)
 		}
 		s.say("%v; the nodes are asked themselves", err)
 	}

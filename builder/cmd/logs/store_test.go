@@ -179,7 +179,7 @@ func TestTheOtherStoreIsAskedAndThenTheNodes(t *testing.T) {
 		require.Contains(t, said, "the nodes are asked themselves\n")
 		require.Contains(t, out, "from the node")
 		out, said, err = p.show(options{sources: []string{"audit"}}, nodeapi.Logs{Lines: 5})
-		require.ErrorContains(t, err, "no store of logs answers, and the nodes themselves do not have that")
+		require.ErrorContains(t, err, "; the nodes themselves do not have that")
 		require.Empty(t, out+said)
 	})
 	t.Run("nobody wants one", func(t *testing.T) {

@@ -19,6 +19,19 @@
       if (again) again.focus({ preventScroll: true });
     }
   };
+  // Who copies a command keeps what is selected for a while.
+  let waiting, held;
+  const selects = () => {
+    const s = document.getSelection();
+    return s && !s.isCollapsed && main.contains(s.anchorNode);
+  };
+  const offer = () => {
+    if (!waiting) return;
+    if (held === undefined) held = performance.now();
+    if (selects() && performance.now() - held < 8000) return;
+    show(waiting.main, waiting.title);
+    waiting = held = undefined;
+  };
   let silent;
   const heard = () => {
     clearTimeout(silent);
@@ -28,11 +41,14 @@
   };
   const events = new EventSource("/events?page=" + encodeURIComponent(location.pathname));
   events.addEventListener("page", (e) => {
-    const page = JSON.parse(e.data);
-    show(page.main, page.title);
+    waiting = JSON.parse(e.data);
+    offer();
     heard();
   });
-  events.addEventListener("same", heard);
+  events.addEventListener("same", () => {
+    offer();
+    heard();
+  });
   events.addEventListener("ended", (e) => {
     events.close();
     clearTimeout(silent);
