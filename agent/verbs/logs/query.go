@@ -175,6 +175,18 @@ type search struct {
 	long int
 	cut  bool
 	why  string
+	// began is when the search did.
+	began time.Time
+}
+
+// late ends a search that takes too long, and says how far back it went.
+func (f *search) late(end time.Time) bool {
+	if time.Since(f.began) <= patience {
+		return false
+	}
+	f.cut, f.why = true, fmt.Sprintf("the search took longer than %s, and went back to %s; go on with --until %[2]s",
+		patience, end.UTC().Format(time.RFC3339))
+	return true
 }
 
 // entry is one of the answer.
@@ -189,7 +201,7 @@ type entry struct {
 // search asks for one window of time after the other, from the end on.
 func (s Store) search(ctx context.Context, r *verbs.Run, f *search) error {
 	f.known = map[[sha256.Size]byte]bool{}
-	began := time.Now()
+	f.began = time.Now()
 	end, length := f.question.until, firstWindow
 	if now := r.Machine.Now(); end.After(now) {
 		length += end.Sub(now)
@@ -199,9 +211,7 @@ func (s Store) search(ctx context.Context, r *verbs.Run, f *search) error {
 		if begin.Before(f.question.from) || !end.After(r.Machine.Now().Add(-kept(r))) {
 			begin = f.question.from
 		}
-		if time.Since(began) > patience {
-			f.cut, f.why = true, fmt.Sprintf("the search took longer than %s, and went back to %s; go on with --until %[2]s",
-				patience, end.UTC().Format(time.RFC3339))
+		if f.late(end) {
 			break
 		}
 		if err := s.window(ctx, r, f, begin, end); err != nil {
@@ -220,7 +230,8 @@ func (s Store) search(ctx context.Context, r *verbs.Run, f *search) error {
 
 // window asks for pages of one window of time, until it has no more.
 func (s Store) window(ctx context.Context, r *verbs.Run, f *search, begin, end time.Time) error {
-	for !f.cut && begin.Before(end) {
+	// An expression of which the store knows no part is looked for in page after page.
+	for !f.cut && begin.Before(end) && !f.late(end) {
 		limit := min(max(f.most-len(f.entries)+1, leastPage), page)
 		oldest, n, long := end, 0, f.long
 		err := s.lines(ctx, r, f.question.Entries(), begin, end, limit, func(fields map[string]string) error {

@@ -409,3 +409,15 @@ func TestTheTableOfVerbsTakesNoOtherArguments(t *testing.T) {
 		"since": "2026-11-24T12:00:00Z", "until": "2026-11-24T12:00:00.5Z", "priority": "3", "grep": "a|b", "boot": "-1", "lines": "100000",
 	}}))
 }
+
+func TestASearchThatTakesTooLongSaysHowFarItWent(t *testing.T) {
+	end := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	f := search{began: time.Now()}
+	require.False(t, f.late(end))
+	require.False(t, f.cut)
+	f.began = time.Now().Add(-2 * patience)
+	// No question is sent: what it would be sent to is not there.
+	require.NoError(t, Store{}.window(t.Context(), nil, &f, end.Add(-time.Hour), end))
+	require.True(t, f.cut)
+	require.Equal(t, "the search took longer than 1m30s, and went back to 2026-11-24T12:00:00Z; go on with --until 2026-11-24T12:00:00Z", f.why)
+}
