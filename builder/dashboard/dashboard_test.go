@@ -311,6 +311,14 @@ func TestWhatIsToBeDoneHasTheFolderAsItIs(t *testing.T) {
 	require.Equal(t, []string{"spore net a%s%d edge-01", "spore health a%s%d --all --node edge-01"}, remedy("a%s%d", "network", "edge-01"))
 }
 
+func TestTheFolderIsOneWordOfACommand(t *testing.T) {
+	for dir, want := range map[string]string{
+		"configs": "configs", "../site-b/configs": "../site-b/configs", "my plant": "'my plant'", "a;reboot": "'a;reboot'", "it's": `'it'\''s'`,
+	} {
+		require.Equal(t, want, word(dir))
+	}
+}
+
 func TestOldValuesAreShownAsOldOnes(t *testing.T) {
 	p := newPlant(t, "edge-01", "edge-02")
 	p.round()
@@ -418,7 +426,8 @@ func TestACertificateThatHasEndedEndsThePage(t *testing.T) {
 	_, text := p.page(t, "/")
 	require.Contains(t, text, "at the latest at 2026-11-26 04:00 UTC")
 	p.later(2 * time.Hour)
-	_, text = p.page(t, "/")
+	code, text := p.page(t, "/")
+	require.Equal(t, http.StatusServiceUnavailable, code)
 	require.Contains(t, text, "The certificate has ended")
 	require.NotContains(t, text, "edge-01")
 	require.Equal(t, []string{"event: ended"}, eventsOf(t, p, 1))

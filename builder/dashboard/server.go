@@ -72,6 +72,7 @@ var seed = maphash.MakeSeed()
 
 // NewServer makes the server.
 func NewServer(o Options, w *Watcher) (*Server, error) {
+	o.Dir = word(o.Dir)
 	s := &Server{
 		Options: o, watcher: w, templates: map[string]*template.Template{}, viewers: make(chan struct{}, maxViewers), pages: map[string]drawing{},
 	}
@@ -88,6 +89,17 @@ func NewServer(o Options, w *Watcher) (*Server, error) {
 	}
 	s.static = http.StripPrefix("/static/", http.FileServerFS(files))
 	return s, nil
+}
+
+// word is a text as one word for a shell: commands on the page are copied.
+func word(text string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:@%=", r)
+	}
+	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !plain(r) }) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 func (s *Server) functions() template.FuncMap {
@@ -159,7 +171,10 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	if name == "problem" {
+	switch {
+	case name == "problem" && s.watcher.Ended():
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case name == "problem":
 		w.WriteHeader(http.StatusNotFound)
 	}
 	_, _ = w.Write(body.Bytes())
