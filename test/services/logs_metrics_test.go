@@ -24,8 +24,7 @@ import (
 
 // neverGiven are families of receivers, of whom this store has none.
 var neverGiven = []string{
-	"spore_logs_given_total", "spore_logs_give_filtered_total", "spore_logs_give_refused_total", "spore_logs_give_dropped_total",
-	"spore_logs_give_failures_total", "spore_logs_give_behind_seconds",
+	"spore_logs_given_total", "spore_logs_give_filtered_total", "spore_logs_give_refused_total", "spore_logs_give_failures_total",
 }
 
 // The collector of a node reads what the store of logs, its keeper and the program before it tell, and the table has

@@ -144,10 +144,7 @@ var table = map[string][]family.Family{
 		counter("spore_logs_given_total", "Entries that a receiver has.", "receiver"),
 		counter("spore_logs_give_filtered_total", "Entries that a receiver does not want.", "receiver"),
 		counter("spore_logs_give_refused_total", "Entries that a receiver refused for ever.", "receiver"),
-		counter("spore_logs_give_dropped_total", "Entries that went from the full queue before a receiver had them.",
-			"receiver"),
 		counter("spore_logs_give_failures_total", "How often a receiver was away or took nothing.", "receiver"),
-		gauge("spore_logs_give_behind_seconds", "Age of the oldest entry that waits for a receiver.", "receiver"),
 	},
 	logs.Program: {
 		gauge("spore_logs_store_size_bytes", "What entries and their index fill."),
