@@ -15,6 +15,17 @@ func (l *List) Data() []dataversion.Row {
 	return out
 }
 
+// Formats are the formats in which programs of ours write what they keep, by the name of the program.
+func (l *List) Formats() map[string]string {
+	out := map[string]string{}
+	for _, r := range l.Data() {
+		if r.Own != "" {
+			out[r.Own] = r.Format
+		}
+	}
+	return out
+}
+
 // DataVersions reads from the manifest of an image (dataversion.ManifestPath) which version it has of each program that
 // keeps data, by the name of the data: etcd → v3.6.16. An update carries them, signed.
 func (l *List) DataVersions(manifest io.Reader) (map[string]string, error) {

@@ -21,8 +21,11 @@ func wayBackTable() string {
 	b.WriteString("| data | where | version of | read by | source |\n|---|---|---|---|---|\n")
 	for _, r := range Ours().Data() {
 		of := "payload `" + r.Payload + "`"
-		if r.Package != "" {
+		switch {
+		case r.Package != "":
 			of = "package `" + r.Package + "`"
+		case r.Own != "":
+			of = "format of `" + r.Own + "`"
 		}
 		keeps := r.Keeps
 		if keeps == "" {
@@ -60,9 +63,12 @@ func TestEveryServiceSaysWhatItKeeps(t *testing.T) {
 			require.NotEmpty(t, r.Rule, r.Name)
 			require.NotEmpty(t, r.Source, r.Name)
 			require.Equal(t, r.Keeps == "", r.Judge == nil, "%s: what is kept is judged", r.Name)
-			require.NotEqual(t, r.Package == "", r.Payload == "", "%s is of a package or of a payload", r.Name)
+			of := slices.DeleteFunc([]string{r.Package, r.Payload, r.Own}, func(s string) bool { return s == "" })
+			require.Len(t, of, 1, "%s is of a package, of a payload, or of a program of ours", r.Name)
+			require.Equal(t, r.Own == "", r.Format == "", "%s: a program of ours has a format", r.Name)
 			for _, p := range s.Programs {
-				if slices.Contains(p.Packages, r.Package) || slices.Contains(p.Payloads, r.Payload) {
+				if slices.Contains(p.Packages, r.Package) || slices.Contains(p.Payloads, r.Payload) ||
+					slices.Contains(p.Own, r.Own) {
 					kept[r.Name] = true
 				}
 			}
@@ -115,6 +121,11 @@ func TestWhichVersionsReadWhatNewerOnesWrote(t *testing.T) {
 		{"mosquitto", "2.0.22-1", "2.0.21-1", safe, "the same format"},
 		{"mosquitto", "2.1.0-1", "2.0.21-1", unknown, "mosquitto 2.0 reads the file of 2.1"},
 
+		{"victoria-logs", "v1.51.1", "v1.51.0", safe, "the same format"},
+		{"victoria-logs", "v1.52.0", "v1.51.1", unknown, "nothing promises that VictoriaLogs 1.51 reads what 1.52 wrote"},
+		{"spore-logs-store", "1.1", "1.0", safe, "reads the queue of format 1.1"},
+		{"spore-logs-store", "2.0", "1.0", unsafe, "takes the queue of format 2.0 for broken, and leaves out what waits in it"},
+
 		{"coredns", "v1.15.0", "v1.12.0", safe, "keeps nothing"},
 		{"coredns", "main", "v1.12.0", safe, "keeps nothing"},
 	} {
@@ -146,9 +157,11 @@ func TestTheVersionsOfAnImage(t *testing.T) {
 	got, err := Ours().DataVersions(strings.NewReader(`{"packages":[{"name":"ceph-base","version":"18.2.7+ds-1+deb13u1"},{"name":"mosquitto","version":"2.0.21-1"}],
 		"payloads":[{"name":"etcd","version":"v3.6.16"},{"name":"kubernetes","version":"v1.36.3"},{"name":"containerd/containerd","version":"v2.4.2"},
 		{"name":"containerd/containerd-shim-runc-v2","version":"v2.4.2"},{"name":"coredns","version":"v1.15.0"},
+		{"name":"spore-logs-store","version":"","format":"1.0"},{"name":"spore-agent","version":"","format":"9.0"},
 		{"name":"kafka/kafka-tool","version":"4.3.1"},{"name":"kafka/lz4-java-1.10.2.jar","version":"1.10.2","artifact":{"name":"lz4-java"}}]}`))
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{
 		"ceph": "18.2.7+ds-1+deb13u1", "mosquitto": "2.0.21-1", "etcd": "v3.6.16", "kubernetes": "v1.36.3", "kubelet": "v1.36.3", "containerd": "v2.4.2", "kafka": "4.3.1",
+		"spore-logs-store": "1.0",
 	}, got)
 }

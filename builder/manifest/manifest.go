@@ -100,6 +100,8 @@ type Payload struct {
 	Main      *Module  `json:"main,omitempty"`
 	GoVersion string   `json:"goVersion,omitempty"`
 	Modules   []Module `json:"modules,omitempty"`
+	// Format is the version of the format in which a program of ours writes what it keeps on a node (dataversion.Row).
+	Format string `json:"format,omitempty"`
 	// Configured is the file of the configuration folder that says where it comes from, MadeOf a hash of that file and of
 	// what it names, and License the SPDX licence expression that it gives; all are empty for what is ours.
 	Configured string `json:"configured,omitempty"`

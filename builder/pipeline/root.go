@@ -328,10 +328,14 @@ func (b *build) describe(opened []*packs.Pack) (manifest.Manifest, error) {
 	for i, p := range b.packages.list {
 		m.Packages = append(m.Packages, manifest.Package{Name: p.Name, Version: p.Version, Arch: p.Arch, Source: opened[i].Source, SHA256: p.SHA256, Size: p.Size})
 	}
+	formats := services.Ours().Formats()
 	for _, p := range append(b.binaries.payloads, b.binaries.agent) {
 		described, err := b.described(p)
 		if err != nil {
 			return m, err
+		}
+		if p.Configured == "" {
+			described.Format = formats[p.Name]
 		}
 		m.Payloads = append(m.Payloads, described)
 	}

@@ -151,6 +151,16 @@ func TestVersionsAreReadFromAManifest(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"kafka": "4.3.1"}, got, "jars have versions of their own")
 
+	own := []dataversion.Row{{Name: "queue", Own: "spore-queue", Format: "2.0", Judge: rows()[0].Judge}}
+	for text, want := range map[string]map[string]string{
+		`{"payloads":[{"name":"spore-queue","version":"v9.0.0","format":"1.0"},{"name":"other","format":"3.0"}]}`: {"queue": "1.0"},
+		`{"payloads":[{"name":"spore-queue","version":"v9.0.0"}]}`:                                                {},
+	} {
+		got, err = dataversion.ReadVersions(strings.NewReader(text), own)
+		require.NoError(t, err)
+		require.Equal(t, want, got, "the image's format, and not the one of who reads its manifest")
+	}
+
 	got, err = dataversion.ReadVersions(strings.NewReader(`{"packages":[{"name":"queue-server","version":"1.0","absent":true}]}`), rows())
 	require.NoError(t, err)
 	require.Empty(t, got, "all of the package's files were left out")

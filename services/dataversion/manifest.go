@@ -24,6 +24,7 @@ type image struct {
 	Payloads []struct {
 		Name     string    `json:"name"`
 		Version  string    `json:"version"`
+		Format   string    `json:"format"`
 		Artifact *struct{} `json:"artifact"`
 	} `json:"payloads"`
 }
@@ -73,6 +74,11 @@ func (m *image) version(r Row) (string, error) {
 		}
 	}
 	for _, p := range m.Payloads {
+		if r.Own != "" && p.Name == r.Own && p.Format != "" {
+			if err := add(p.Format); err != nil {
+				return "", err
+			}
+		}
 		// The jars of a payload have versions of their own; its other files have the payload's.
 		if r.Payload != "" && p.Artifact == nil && (p.Name == r.Payload || strings.HasPrefix(p.Name, r.Payload+"/")) {
 			if err := add(p.Version); err != nil {

@@ -6,15 +6,39 @@ import (
 	"spore/services/dataversion"
 )
 
+// QueueFormat is the version of the format of the queue of spore-logs-store (package spore/agent/logs/spool). Its first
+// number is in each segment: a program knows those of its own number alone.
+const QueueFormat = "1.0"
+
 // data is what the store keeps.
-var data = []dataversion.Row{{
-	Name: Program, Roles: []string{Role}, Payload: Program,
-	Keeps: "`/var/lib/victoria-logs`, or the disk of the store: entries and their index, in a folder for each day",
-	Rule: "an older release reads it within one minor version. Between minor versions nothing is promised: a release that " +
-		"changes the format says so in its changelog",
-	Source: "VictoriaLogs documentation, how to upgrade",
-	Judge:  judge,
-}}
+var data = []dataversion.Row{
+	{
+		Name: Program, Roles: []string{Role}, Payload: Program,
+		Keeps: "`/var/lib/victoria-logs`, or the disk of the store: entries and their index, in a folder for each day",
+		Rule: "an older release reads it within one minor version. Between minor versions nothing is promised: a release " +
+			"that changes the format says so in its changelog",
+		Source: "VictoriaLogs documentation, how to upgrade",
+		Judge:  judge,
+	},
+	{
+		Name: Taker, Roles: []string{Role}, Own: Taker, Format: QueueFormat,
+		Keeps: "`/var/lib/spore-logs-store`, or the disk of the store: entries that VictoriaLogs or a receiver does not have " +
+			"yet, and which of each node's are there",
+		Rule: "an older format of the same first number reads it. One of another number takes the queue for broken: what " +
+			"waits in it is left out",
+		Source: "agent/logs/spool/frame.go, segmentMagic",
+		Judge:  judgeQueue,
+	},
+}
+
+func judgeQueue(newer, older dataversion.Version) (dataversion.Verdict, string) {
+	if newer.Major == older.Major {
+		return dataversion.Safe, fmt.Sprintf("a release with format %s reads the queue of format %s",
+			older.Series(), newer.Series())
+	}
+	return dataversion.Unsafe, fmt.Sprintf("a release with format %s takes the queue of format %s for broken, and leaves "+
+		"out what waits in it", older.Series(), newer.Series())
+}
 
 func judge(newer, older dataversion.Version) (dataversion.Verdict, string) {
 	if newer.SameSeries(older) {

@@ -16,7 +16,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"spore/services/logs"
 )
+
+// An update says by this version whether the system before reads the queue.
+func TestSegmentsHaveTheFormatThatManifestsHave(t *testing.T) {
+	first, _, _ := strings.Cut(logs.QueueFormat, ".")
+	require.Equal(t, "SPORELG"+first, segmentMagic)
+}
 
 // keeper and loser are the consumers of the tests.
 var both = []Consumer{{Name: "keeper", Keeps: true}, {Name: "loser"}}
