@@ -34,8 +34,17 @@ func TestAStoreWaitsForTheDiskThatTheFileOfItsNodeNames(t *testing.T) {
 			require.EqualError(t, check(root, n, datadisk.Metrics), waits+tt.want)
 		})
 	}
-	require.NoError(t, datadisk.Write(root, datadisk.Metrics, []datadisk.Info{{Number: 1, Mount: "/var/lib/metrics-disks/1"}}))
-	require.NoError(t, check(root, n, datadisk.Metrics))
+	for mount, want := range map[string]string{
+		"/proc": "", t.TempDir(): "is mounted at ", "/nonexistent/1": "nothing is mounted at /nonexistent/1 any more; restart the machine",
+	} {
+		require.NoError(t, datadisk.Write(root, datadisk.Metrics, []datadisk.Info{{Number: 1, Mount: mount}}))
+		err := check(root, n, datadisk.Metrics)
+		if want == "" {
+			require.NoError(t, err, "another file system than that of /")
+			continue
+		}
+		require.ErrorContains(t, err, want, "it was pulled out while the node ran")
+	}
 }
 
 func TestAMachineThatIsNoNodeWaitsForNoDisk(t *testing.T) {

@@ -92,9 +92,11 @@ const quiet = 2 * time.Minute
 type watch struct {
 	Options
 	say func(string)
-	// problem is what was said last, and answered when the store answered last.
-	problem  string
-	answered time.Time
+	// problem is what was said last of a store that does not answer, unwritten of its counters that cannot be written, and
+	// answered when the store answered last.
+	problem   string
+	unwritten string
+	answered  time.Time
 	removed  int
 	over     bool
 	readOnly bool
@@ -142,10 +144,14 @@ func (w *watch) once(ctx context.Context) {
 	if w.Counters == "" {
 		return
 	}
-	if err := w.write(st); err != nil && err.Error() != w.problem {
-		w.problem = err.Error()
-		w.say(w.problem)
+	unwritten := ""
+	if err := w.write(st); err != nil {
+		unwritten = err.Error()
 	}
+	if unwritten != "" && unwritten != w.unwritten {
+		w.say(unwritten)
+	}
+	w.unwritten = unwritten
 }
 
 // write writes how the store is.

@@ -99,6 +99,12 @@ func TestWhatTheStoreSaysOfItselfIsForTheCollector(t *testing.T) {
 	require.Contains(t, said[0], "write a larger size into services/logs.yaml")
 	require.Contains(t, said[1], "the store takes nothing")
 	require.Equal(t, "the store takes entries again", said[2])
+	require.NoError(t, os.Remove(o.Counters))
+	require.NoError(t, os.Mkdir(o.Counters, 0o700))
+	w.once(t.Context())
+	w.once(t.Context())
+	require.Len(t, said, 4, "that the counters cannot be written, once: %q", said)
+	require.Contains(t, said[3], "write metrics.prom: ")
 }
 
 func TestAStoreThatDoesNotAnswerIsSpokenOfAfterAWhileAndOnce(t *testing.T) {
