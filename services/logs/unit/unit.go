@@ -92,14 +92,14 @@ const quiet = 2 * time.Minute
 type watch struct {
 	Options
 	say func(string)
-	// problem is what was said last of a store that does not answer, unwritten of its counters that cannot be written, and
-	// answered when the store answered last.
-	problem   string
-	unwritten string
-	answered  time.Time
+	// problem is what was said last of a store that does not answer, and answered when the store answered last.
+	problem  string
+	answered time.Time
 	removed  int
 	over     bool
 	readOnly bool
+	// unwritten says that the counters could not be written the last time.
+	unwritten bool
 }
 
 func (w *watch) run(ctx context.Context) {
@@ -144,14 +144,11 @@ func (w *watch) once(ctx context.Context) {
 	if w.Counters == "" {
 		return
 	}
-	unwritten := ""
-	if err := w.write(st); err != nil {
-		unwritten = err.Error()
+	err = w.write(st)
+	if err != nil && !w.unwritten {
+		w.say(err.Error())
 	}
-	if unwritten != "" && unwritten != w.unwritten {
-		w.say(unwritten)
-	}
-	w.unwritten = unwritten
+	w.unwritten = err != nil
 }
 
 // write writes how the store is.
