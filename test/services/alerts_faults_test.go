@@ -262,19 +262,18 @@ groups:
 	time.Sleep(time.Until(begun.Add(long / 2)))
 	kill()
 	require.Zero(t, people.count("PressHotForLong"))
-	again := time.Now()
 	_, kill = a.runEvaluator(root, interval)
 
 	t.Run("it fires when its time is over, which has begun before", func(t *testing.T) {
 		people.hears(t, "firing PressHotForLong")
-		require.WithinRange(t, time.Now(), begun.Add(long), again.Add(long-5*time.Second))
+		require.GreaterOrEqual(t, time.Since(begun), long)
 		require.Equal(t, begun.Unix(), activeAt(t, a.alert("PressHotForLong")).Unix())
 	})
 	t.Run("it fires on, and nobody is told of that again", func(t *testing.T) {
 		kill()
 		time.Sleep(3 * time.Second)
 		_, kill = a.runEvaluator(root, interval)
-		require.Eventually(t, func() bool { return a.alert("PressHotForLong").State == "firing" }, 15*time.Second, 100*time.Millisecond)
+		require.Eventually(t, func() bool { return a.alert("PressHotForLong").State == "firing" }, time.Minute, 100*time.Millisecond)
 		require.Equal(t, begun.Unix(), activeAt(t, a.alert("PressHotForLong")).Unix())
 		time.Sleep(5 * time.Second)
 		require.Equal(t, 1, people.count("firing PressHotForLong"), people.all())
