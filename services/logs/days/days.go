@@ -81,8 +81,14 @@ const (
 	going = ".going-"
 )
 
+// settled is how many days there have to be that are not too old before others go for their age. A store whose clock
+// jumps by years has a day of then as soon as an entry comes, as seen from which all that it has is too old: people have
+// two days to see that the clock is wrong.
+const settled = 3
+
 // Victim is the day that goes next, and why; both are empty where all may stay. now is the time of the clock, which may
-// be wrong: days are old as seen from the newest one that is not of the future. That one always stays.
+// be wrong: days are old as seen from the newest one that is not of the future, and only where there are some beside it
+// that are not (settled). That one always stays.
 func Victim(s State, l Limits, now time.Time) (day, why string) {
 	if len(s.Days) < 2 {
 		return "", ""
@@ -95,9 +101,11 @@ func Victim(s State, l Limits, now time.Time) (day, why string) {
 	}
 	if newest >= 0 {
 		last, err := time.Parse(Form, s.Days[newest])
-		oldest := s.Days[0]
-		if err == nil && newest > 0 && oldest < last.AddDate(0, 0, -l.Days).Format(Form) {
-			return oldest, fmt.Sprintf("entries are kept for %d days", l.Days)
+		if err == nil {
+			old, _ := slices.BinarySearch(s.Days, last.AddDate(0, 0, -l.Days).Format(Form))
+			if old > 0 && newest+1-old >= min(settled, l.Days+1) {
+				return s.Days[0], fmt.Sprintf("entries are kept for %d days", l.Days)
+			}
 		}
 	} else {
 		newest = len(s.Days) - 1

@@ -34,18 +34,22 @@ func TestWhichDayGoes(t *testing.T) {
 		now       time.Time
 		want, why string
 	}{
-		"nothing":                    {many, noon, "", ""},
-		"no days":                    {State{}, noon, "", ""},
-		"one that is too old":        {with(func(s *State) { s.Days[0] = "20261026" }), noon, "20261026", "entries are kept for 30 days"},
-		"the last that is kept":      {with(func(s *State) { s.Days[0] = "20261027" }), noon, "", ""},
-		"too many bytes":             {with(func(s *State) { s.Bytes = 101 * mib }), noon, "20261124", "the data fill 101 MiB, and may fill 100 MiB"},
-		"exactly the bytes":          {with(func(s *State) { s.Bytes = 100 * mib }), noon, "", ""},
-		"a full disk":                {with(func(s *State) { s.Free = 9 * mib }), noon, "20261124", "9 MiB of the disk are free"},
-		"the day before today":       {with(func(s *State) { s.Days, s.Free = s.Days[1:], 0 }), noon, "20261125", "0 MiB of the disk are free"},
-		"today stays":                {with(func(s *State) { s.Days, s.Free, s.Bytes = s.Days[2:], 0, 200*mib }), noon, "", ""},
-		"today stays, not tomorrow":  {State{Days: []string{"20261126", "20261127"}, Free: 0}, noon, "20261127", "0 MiB of the disk are free"},
-		"a clock that is years late": {many, noon.AddDate(20, 0, 0), "", ""},
-		"a late clock and a day of its own": {with(func(s *State) { s.Days = append(s.Days, "20461126") }), noon.AddDate(20, 0, 0),
+		"nothing": {many, noon, "", ""},
+		"no days": {State{}, noon, "", ""},
+		"one that is too old": {with(func(s *State) { s.Days = append([]string{"20261024"}, s.Days...) }), noon,
+			"20261024", "entries are kept for 30 days"},
+		"one that is too old, after the store was off for long": {with(func(s *State) { s.Days[0] = "20261020" }), noon, "", ""},
+		"the last that is kept":                                 {with(func(s *State) { s.Days[0] = "20261027" }), noon, "", ""},
+		"too many bytes":                                        {with(func(s *State) { s.Bytes = 101 * mib }), noon, "20261124", "the data fill 101 MiB, and may fill 100 MiB"},
+		"exactly the bytes":                                     {with(func(s *State) { s.Bytes = 100 * mib }), noon, "", ""},
+		"a full disk":                                           {with(func(s *State) { s.Free = 9 * mib }), noon, "20261124", "9 MiB of the disk are free"},
+		"the day before today":                                  {with(func(s *State) { s.Days, s.Free = s.Days[1:], 0 }), noon, "20261125", "0 MiB of the disk are free"},
+		"today stays":                                           {with(func(s *State) { s.Days, s.Free, s.Bytes = s.Days[2:], 0, 200*mib }), noon, "", ""},
+		"today stays, not tomorrow":                             {State{Days: []string{"20261126", "20261127"}, Free: 0}, noon, "20261127", "0 MiB of the disk are free"},
+		"a clock that is years late":                            {many, noon.AddDate(20, 0, 0), "", ""},
+		"a late clock and days of its own": {with(func(s *State) { s.Days = append(s.Days, "20461125", "20461126") }), noon.AddDate(20, 0, 0),
+			"", ""},
+		"a late clock that nobody has set for three days": {with(func(s *State) { s.Days = append(s.Days, "20461124", "20461125", "20461126") }), noon.AddDate(20, 0, 0),
 			"20261124", "entries are kept for 30 days"},
 		"a clock that is years early":                  {many, noon.AddDate(-20, 0, 0), "", ""},
 		"a clock that is years early, and a full disk": {with(func(s *State) { s.Free = 0 }), noon.AddDate(-20, 0, 0), "20261124", "0 MiB of the disk are free"},
@@ -59,6 +63,8 @@ func TestWhichDayGoes(t *testing.T) {
 	}
 	day, _ := Victim(with(func(s *State) { s.Bytes = 1 << 40 }), Limits{Days: 30}, noon)
 	require.Empty(t, day, "without a bound")
+	day, _ = Victim(many, Limits{Days: 1}, noon)
+	require.Equal(t, "20261124", day, "where two days are all that is kept")
 }
 
 // fake is a store whose days have files, and which says what they fill.
