@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,14 +226,17 @@ func TestWhoIsBeingAnsweredWhenTheCollectorEndsHasAnAnswer(t *testing.T) {
 func TestTheStoreSeesWhatSlowSourcesSay(t *testing.T) {
 	const interval = smetrics.MaxInterval * time.Second
 	for _, every := range []time.Duration{0, wearEvery, ceph.Every} {
-		now := time.Unix(1_000_000, 0)
-		said := make(chan struct{}, 1)
+		var now, begun, ended atomic.Int64
+		release := make(chan struct{})
 		slow := source.Source{Name: "slow", Every: every, Ask: func(context.Context, ask.Question) ([]*dto.MetricFamily, error) {
-			time.Sleep(source.Patience + 20*time.Millisecond)
-			defer func() { said <- struct{}{} }()
+			begun.Add(1)
+			defer ended.Add(1)
+			<-release
 			return []*dto.MetricFamily{}, nil
 		}}
-		s := source.New([]source.Source{slow}, func() time.Time { return now }, func(string) {})
+		now.Store(1_000_000)
+		clock := func() time.Time { return time.Unix(now.Load(), 0) }
+		s := source.New([]source.Source{slow}, clock, func(string) {})
 		up := func() float64 {
 			all, err := s.Gather(t.Context(), ask.Question{})
 			require.NoError(t, err)
@@ -245,13 +249,13 @@ func TestTheStoreSeesWhatSlowSourcesSay(t *testing.T) {
 		}
 		require.Zero(t, up(), "it has said nothing yet")
 		for range 5 {
-			select {
-			case <-said:
-				time.Sleep(10 * time.Millisecond) // It is kept when it has ended.
-			default:
+			if begun.Load() > ended.Load() { // Of those that are not asked each time, it may not have been.
+				release <- struct{}{}
+				require.Eventually(t, func() bool { return begun.Load() == ended.Load() }, 10*time.Second, time.Millisecond)
 			}
-			now = now.Add(interval + 5*time.Second) // A store under load is late.
+			now.Add(int64((interval + 5*time.Second) / time.Second)) // A store under load is late.
 			require.Equal(t, 1.0, up(), "asked every %s", every)
 		}
+		close(release)
 	}
 }
