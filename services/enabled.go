@@ -34,7 +34,8 @@ func RolePrograms(c *facts.Cluster, r service.Role) []service.Program {
 }
 
 // NodePrograms returns the rows of the programs that the node's roles run in this cluster, and of those that the
-// cluster's services have on every node, in the order of the program table. Their ports are those of this node: of its roles, with the numbers that settings give.
+// cluster's services have on every node, in the order of the program table. Their ports are those of this node: of its
+// roles, with the numbers that settings give.
 func NodePrograms(c *facts.Cluster, n *facts.Node) []service.Program {
 	l, wanted := Of(c), map[string]bool{}
 	for _, name := range n.Roles {

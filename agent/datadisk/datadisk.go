@@ -1,5 +1,6 @@
-// Package datadisk gives the services of a node the disks that its file names: for Kafka, for stores of metrics and
-// of logs, for roles of the configuration's own a file system each, for Ceph a partition each that BlueStore is made on, encrypted where asked.
+// Package datadisk gives the services of a node the disks that its file names: for Kafka, for stores of metrics and of
+// logs, for roles of the configuration's own a file system each, for Ceph a partition each that BlueStore is made on,
+// encrypted where asked.
 //
 // A disk is taken when it was proved empty or carries our own partition, which is known by a PARTUUID made of the
 // cluster id and what the disk is named by. Anything else is refused with what is on it, and left as it is. One disk
@@ -34,8 +35,8 @@ const (
 	Logs    = logs.Use
 )
 
-// Partition types. That of file systems is that of generic data, which nothing mounts by itself (Discoverable Partitions
-// Specification); those of OSDs are Ceph's own, by which tools know them (ceph-volume, util/constants.py).
+// Partition types. That of file systems is that of generic data, which nothing mounts by itself (Discoverable
+// Partitions Specification); those of OSDs are Ceph's own, by which tools know them (ceph-volume, util/constants.py).
 var (
 	typeData    = gpt.MustParseGUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
 	typeOSD     = gpt.MustParseGUID("4fbd7e29-9d25-41b8-afd0-062c0ceff05d")

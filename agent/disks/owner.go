@@ -29,8 +29,8 @@ type owner struct {
 // accountDir is a directory at the top of a file system, and whose it is.
 type accountDir struct{ name, account string }
 
-// owners are those of our uses. The directories of mount points of stores are root's as all of /var/lib: the programs of
-// a store may be several, and none of them can lay anything in the place of a disk.
+// owners are those of our uses. The directories of mount points of stores are root's as all of /var/lib: the programs
+// of a store may be several, and none of them can lay anything in the place of a disk.
 var owners = map[string]owner{
 	datadisk.Kafka: {
 		account: kafka.Name, mounts: kafka.Disks, dirs: []accountDir{{datadisk.LogDir, kafka.Name}}, units: []string{"kafka.service"},

@@ -59,7 +59,8 @@ type VLAN struct {
 
 // Disk gives a disk a use.
 type Disk struct {
-	// Use is state (the /var partition), osd (a Ceph OSD), kafka (log directories), metrics or logs (data of the store).
+	// Use is state (the /var partition), osd (a Ceph OSD), kafka (log directories), metrics or logs (data of the
+	// store).
 	Use string `yaml:"use" json:"use"`
 	// Selector says which disk.
 	Selector DiskSelector `yaml:"selector" json:"selector"`

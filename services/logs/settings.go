@@ -11,8 +11,8 @@ import (
 type Settings struct {
 	// Days is for how many days entries are kept; 30 when 0.
 	Days int `yaml:"days,omitempty" json:"days,omitempty"`
-	// Size is what entries and their index may fill on the disk of a store, such as 200GiB; the oldest days go where they
-	// fill more. Without a bound when empty.
+	// Size is what entries and their index may fill on the disk of a store, such as 200GiB; the oldest days go where
+	// they fill more. Without a bound when empty.
 	Size string `yaml:"size,omitempty" json:"size,omitempty"`
 	// Queue is what entries may fill on the disk of a store that wait for a receiver of Give, or for the store itself;
 	// 2GiB when empty.
@@ -84,8 +84,8 @@ type Elasticsearch struct {
 	CA string `yaml:"ca,omitempty" json:"ca,omitempty"`
 }
 
-// File is a file on the store's disk, in the folder give of what spore-logs-store keeps (/var/lib/spore-logs-store where
-// the store has no disk of its own), which begins anew when it is full; the one before stays.
+// File is a file on the store's disk, in the folder give of what spore-logs-store keeps (/var/lib/spore-logs-store
+// where the store has no disk of its own), which begins anew when it is full; the one before stays.
 type File struct {
 	// Size is what both may fill together, such as 1GiB.
 	Size string `yaml:"size" json:"size"`

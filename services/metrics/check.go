@@ -20,8 +20,8 @@ const (
 	maxJobs, maxTargets, maxSeries = 100, 1000, 100_000
 )
 
-// MaxInterval bounds how many seconds lie between two looks at a node: the shortest window of a rule that comes with the
-// image is twice as long, and so is the time for which a node tells again what a slow source of it said (package
+// MaxInterval bounds how many seconds lie between two looks at a node: the shortest window of a rule that comes with
+// the image is twice as long, and so is the time for which a node tells again what a slow source of it said (package
 // spore/agent/metrics/source).
 const MaxInterval = 60
 

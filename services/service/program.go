@@ -46,8 +46,8 @@ type Program struct {
 	// NeedsSecrets gives it those entries, too, that its service's settings name. A role is held back until its programs
 	// have what they are to be given.
 	NeedsSecrets bool `json:"needsSecrets"`
-	// Named picks those of the settings' entries that it uses, of a service whose programs use different ones; nil gives it
-	// all.
+	// Named picks those of the settings' entries that it uses, of a service whose programs use different ones; nil
+	// gives it all.
 	Named func(s spec.Services) []string `json:"-"`
 	// With is a service that the program is for, besides that of its role, or a part of a service (Part): without
 	// it, the role has no such program.

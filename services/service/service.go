@@ -18,8 +18,8 @@ type Service struct {
 	Roles []Role
 	// Programs are what its roles run, and what EveryNode names.
 	Programs []Program
-	// EveryNode names programs that run on every node while some node has a role of the service. They start when the node
-	// has their secrets. A unit that is a template is started by another one of them.
+	// EveryNode names programs that run on every node while some node has a role of the service. They start when the
+	// node has their secrets. A unit that is a template is started by another one of them.
 	EveryNode []string
 	// Settings makes empty settings of the service's own type.
 	Settings func() spec.Settings

@@ -1,7 +1,7 @@
 // Package service reads the metrics of the node's services, each where its configuration has it listen: on loopback, on
 // a socket, or, for kubelet, on the node's own address. It shows the certificate or the password that the node has for
-// the purpose already, and takes the families of a table (Table) alone. Programs of ours that listen to nobody write what
-// they tell into a file.
+// the purpose already, and takes the families of a table (Table) alone. Programs of ours that listen to nobody write
+// what they tell into a file.
 package service
 
 import (

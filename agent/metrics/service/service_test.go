@@ -159,7 +159,8 @@ func TestWithoutItsCertificateAServiceIsNotAsked(t *testing.T) {
 	}
 }
 
-// TestAServiceGetsThePasswordThatItWants asks the programs of the role alerts, each with the password of its own secrets.
+// TestAServiceGetsThePasswordThatItWants asks the programs of the role alerts, each with the password of its own
+// secrets.
 func TestAServiceGetsThePasswordThatItWants(t *testing.T) {
 	wants := map[string]string{
 		"alertmanager": "Basic c3BvcmU6c3dvcmRmaXNo", "vmalert": "Basic c3BvcmU6c3dvcmRmaXNo", "spore-alerts": "Bearer swordfish",

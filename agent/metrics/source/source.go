@@ -2,8 +2,9 @@
 // own rows and not the answer.
 //
 // An answer waits for its sources for a moment (Patience). What a slow source says later is kept, and is part of the
-// answers of the next 90 seconds, so that a store sees it that asks once a minute: a machine under load, whose API server
-// needs a second, then tells what was so one scrape ago, and says how old it is. Between scrapes nothing is asked.
+// answers of the next 90 seconds, so that a store sees it that asks once a minute: a machine under load, whose API
+// server needs a second, then tells what was so one scrape ago, and says how old it is. Between scrapes nothing is
+// asked.
 package source
 
 import (

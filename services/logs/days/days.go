@@ -82,8 +82,8 @@ const (
 )
 
 // settled is how many days there have to be that are not too old before others go for their age. A store whose clock
-// jumps by years has a day of then as soon as an entry comes, as seen from which all that it has is too old: people have
-// two days to see that the clock is wrong.
+// jumps by years has a day of then as soon as an entry comes, as seen from which all that it has is too old: people
+// have two days to see that the clock is wrong.
 const settled = 3
 
 // Victim is the day that goes next, and why; both are empty where all may stay. now is the time of the clock, which may
@@ -169,7 +169,8 @@ func (s Store) keep(ctx context.Context, l Limits, now time.Time, say func(strin
 				l.Floor = max(l.Floor, l.Enough)
 			}
 		} else {
-			// File systems count as free what was removed only a while later, and the store says for a second what it said.
+			// File systems count as free what was removed only a while later, and the store says for a second what it
+			// said.
 			judged.Free, judged.Bytes = max(st.Free, before.Free+freed), before.Bytes-min(freed, before.Bytes)
 		}
 		day, why := Victim(judged, l, now)

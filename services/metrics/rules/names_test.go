@@ -129,8 +129,8 @@ func TestTheListOfOthersIsNotTooLong(t *testing.T) {
 	}
 }
 
-// TestEveryWindowHasTwoSamples holds each window of a rule, and each time that it looks back, to the longest interval at
-// which nodes may be asked: of one sample, nobody knows what changed.
+// TestEveryWindowHasTwoSamples holds each window of a rule, and each time that it looks back, to the longest interval
+// at which nodes may be asked: of one sample, nobody knows what changed.
 func TestEveryWindowHasTwoSamples(t *testing.T) {
 	const most = metrics.MaxInterval * time.Second
 	seen := 0
