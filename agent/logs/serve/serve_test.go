@@ -18,6 +18,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/metrics/service"
+	"spore/services/logs"
 	"spore/services/logs/store"
 	"spore/wire/journalexport"
 	"spore/wire/nodeapi"
@@ -131,10 +133,21 @@ func TestWhatIsBroughtIsGivenOn(t *testing.T) {
 			strings.HasSuffix(string(data), `"_msg":"hello"}`+"\n")
 	}, 10*time.Second, 10*time.Millisecond)
 	require.NoFileExists(t, filepath.Join(dir, store.GiveDir, "some.log"))
-	text := told(t, o)
-	require.Equal(t, 1, strings.Count(text, "# TYPE spore_logs_given_total counter\n"), "a metric is named once")
-	require.Contains(t, text, `spore_logs_given_total{receiver="away"} 0`+"\n")
-	require.Contains(t, text, `spore_logs_queue_dropped_total{consumer="give-some"} 0`+"\n")
+	text, err := os.ReadFile(o.Metrics)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(text), "# TYPE spore_logs_given_total counter\n"), "a metric is named once")
+	require.Contains(t, string(text), `spore_logs_given_total{receiver="away"} 0`+"\n")
+	require.Contains(t, string(text), `spore_logs_queue_dropped_total{consumer="give-some"} 0`+"\n")
+	var tells, known []string
+	for line := range strings.Lines(string(text)) {
+		if name, is := strings.CutPrefix(line, "# TYPE "); is {
+			tells = append(tells, strings.Fields(name)[0])
+		}
+	}
+	for _, f := range service.Table()[logs.Taker] {
+		known = append(known, f.Name)
+	}
+	require.ElementsMatch(t, known, tells, "the collector of metrics knows what it tells, and nothing else")
 	require.NoError(t, stop(), "it ends when it is told to")
 }
 
