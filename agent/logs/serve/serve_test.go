@@ -133,13 +133,12 @@ func TestWhatIsBroughtIsGivenOn(t *testing.T) {
 			strings.HasSuffix(string(data), `"_msg":"hello"}`+"\n")
 	}, 10*time.Second, 10*time.Millisecond)
 	require.NoFileExists(t, filepath.Join(dir, store.GiveDir, "some.log"))
-	text, err := os.ReadFile(o.Metrics)
-	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(text), "# TYPE spore_logs_given_total counter\n"), "a metric is named once")
-	require.Contains(t, string(text), `spore_logs_given_total{receiver="away"} 0`+"\n")
-	require.Contains(t, string(text), `spore_logs_queue_dropped_total{consumer="give-some"} 0`+"\n")
+	text := told(t, o)
+	require.Equal(t, 1, strings.Count(text, "# TYPE spore_logs_given_total counter\n"), "a metric is named once")
+	require.Contains(t, text, `spore_logs_given_total{receiver="away"} 0`+"\n")
+	require.Contains(t, text, `spore_logs_queue_dropped_total{consumer="give-some"} 0`+"\n")
 	var tells, known []string
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		if name, is := strings.CutPrefix(line, "# TYPE "); is {
 			tells = append(tells, strings.Fields(name)[0])
 		}
