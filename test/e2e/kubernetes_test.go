@@ -237,7 +237,7 @@ func (l *lab) saysWhatPodsWrite(t *testing.T) {
 	for _, line := range lines {
 		e, err := nodeapi.ParseEntry([]byte(line))
 		require.NoError(t, err, line)
-		require.Equal(t, pod+"/"+container, e.Identifier)
+		require.Equal(t, pod+"/"+container, e.Identifier, line)
 		require.Contains(t, e.Message, "GET / from ")
 	}
 }
