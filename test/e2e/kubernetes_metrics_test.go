@@ -116,8 +116,9 @@ func (s told) values(name, label string) (out []string) {
 	return slices.Compact(out)
 }
 
-// scrapes asks a node of the lab for its metrics, as a reader, until these sources have answered: what an emulated
-// program cannot answer in a moment is in the next answer. What it tells keeps to the reference and to its bounds.
+// scrapes asks a node of the lab for its metrics, as a reader, until each of these sources has answered once: what a
+// program of a busy emulated machine cannot answer in a moment is in a later answer. It returns of each family what was
+// told of it last. What the node tells keeps to the reference and to its bounds.
 func (l *lab) scrapes(t *testing.T, node string, sources ...string) told {
 	t.Helper()
 	plant, file := filepath.Join(l.dir, "plant"), filepath.Join(t.TempDir(), "reader.access")
@@ -128,7 +129,10 @@ func (l *lab) scrapes(t *testing.T, node string, sources ...string) told {
 		at, err := l.master.Address("tcp", ends[node])
 		return []string{at}, err
 	})
-	var all told
+	all, waits := told{}, map[string]bool{}
+	for _, source := range append([]string{"machine", "node", "units"}, sources...) {
+		waits[source] = true
+	}
 	var text []byte
 	// Only while somebody asks at least once a minute are slow programs told of.
 	l.within(kubeStep, node+" tells of all its programs", func() (err error) {
@@ -139,15 +143,20 @@ func (l *lab) scrapes(t *testing.T, node string, sources ...string) told {
 			return err
 		}
 		t.Logf("%s: %d bytes in %s", node, len(text), time.Since(begun))
-		if all, err = parseMetrics(string(text)); err != nil {
+		now, err := parseMetrics(string(text))
+		if err != nil {
 			return err
 		}
-		for _, source := range append([]string{"machine", "node", "units"}, sources...) {
-			if all.sum("spore_source_up", "source="+source) != 1 {
-				err = errors.Join(err, fmt.Errorf("%s does not answer", source))
+		maps.Copy(all, now)
+		for source := range waits {
+			if now.sum("spore_source_up", "source="+source) == 1 {
+				delete(waits, source)
 			}
 		}
-		return err
+		if len(waits) > 0 {
+			return fmt.Errorf("no answer yet of %v", slices.Sorted(maps.Keys(waits)))
+		}
+		return nil
 	})
 	keepsToTheReference(t, all)
 	l.requireNoSecretIn(t, node, text)
