@@ -17,6 +17,7 @@ import (
 	"spore/cluster/spec"
 	"spore/services"
 	"spore/services/dns"
+	"spore/services/logs"
 	"spore/services/metrics"
 	"spore/services/mqtt"
 )

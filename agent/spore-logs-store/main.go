@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string) error {
 	say := func(s string) { fmt.Fprintln(os.Stderr, s) }
 	return serve.Run(ctx, serve.Options{
 		Config: c, Socket: logs.TakerSocket, Metrics: filepath.Join(filepath.Dir(logs.TakerSocket), "metrics.prom"),
-		Data: logs.TakerDir, Say: say, Now: time.Now,
+		Data: c.Data, Say: say, Now: time.Now,
 		Ready: func() {
 			if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 				say(err.Error())

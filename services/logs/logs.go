@@ -55,8 +55,11 @@ func Service() service.Service {
 		Roles: []service.Role{
 			{Name: Role, Aliases: []string{"logs"}, Target: "logs.target", Programs: []string{storedisk.Program(Use), Program, Taker}},
 		},
-		Disks:    map[string]string{Use: Role},
-		Programs: programs,
+		Disks:     map[string]string{Use: Role},
+		Programs:  append(programs, senderPrograms...),
+		EveryNode: senders,
+		Leaves:    senderLeaves,
+		Renewal:   senderRenewal,
 		Secrets: []service.SecretRow{
 			{Name: PasswordEntry, Roles: []string{Role}, Each: service.OneNode, Form: service.FormPassword},
 			{Name: "logs-secret", Roles: []string{Role}, Each: service.OneUser, Entry: "{user-secret}",

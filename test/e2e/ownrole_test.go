@@ -113,7 +113,7 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 	s := store{g, passwords}
 
 	t.Run("its roles are in the status line", func(t *testing.T) {
-		require.Equal(t, []string{"gateway", "metrics-store", "own-mqtt", "pulse", "recorder", "report", "valkey"}, first.Roles)
+		require.Equal(t, []string{"gateway", "logs-store", "metrics-store", "own-mqtt", "pulse", "recorder", "report", "valkey"}, first.Roles)
 		for _, unit := range []string{"valkey-server.service", "own-mqtt.service", "recorder.service", "pulse.service", "report.timer", "victoria-metrics.service"} {
 			require.Equal(t, "active", first.Services[unit], first.Raw)
 		}
@@ -156,7 +156,7 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 		p.says("the health of all roles is ok", `(?m)^.*own-roles +ok +gateway .*; own-mqtt .*; pulse .*; recorder .*; report .*; valkey .*$`, "health", "--all")
 	})
 	t.Run("its status has all roles, and no remark about them", func(t *testing.T) {
-		p.says("the node is up", `(?m)^edge-01 +running .* gateway, metrics-store, own-mqtt, pulse, recorder, report, valkey +\S+ +[^.\n]*$`, "status")
+		p.says("the node is up", `(?m)^edge-01 +running .* gateway, logs-store, metrics-store, own-mqtt, pulse, recorder, report, valkey +\S+ +[^.\n]*$`, "status")
 	})
 	var told time.Time
 	t.Run("the store of metrics has its data on its disk", func(t *testing.T) { told = p.storesOnItsDisk() })
@@ -258,7 +258,7 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 		p.had(told)
 	})
 	t.Run("roles that were removed have left what they kept, and nothing else", func(t *testing.T) {
-		require.Equal(t, []string{"gateway", "metrics-store", "own-mqtt", "recorder", "valkey"}, again.Roles)
+		require.Equal(t, []string{"gateway", "logs-store", "metrics-store", "own-mqtt", "recorder", "valkey"}, again.Roles)
 		require.Equal(t, []string{"inactive", "inactive", "inactive", "inactive"}, g.shell("systemctl is-active pulse.service pulse.target report.timer report.service"))
 		const left = "/usr/bin/pulse /usr/bin/report /etc/systemd/system/pulse.service /etc/systemd/system/report.timer /run/pulse /run/report"
 		require.Equal(t, []string{"none"}, g.shell("ls -d "+left+" 2>/dev/null || echo none"))

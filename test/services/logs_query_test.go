@@ -55,7 +55,7 @@ func newAskedStore(t *testing.T) *askedStore {
 	require.NoError(t, os.MkdirAll(filepath.Dir(secret), 0o700))
 	require.NoError(t, os.WriteFile(secret, []byte("swordfish"), 0o600))
 	arguments := argumentsOf(t, logs.Unit, strings.NewReplacer(
-		logs.ProgramDir, filepath.Join(dir, "state"), "127.0.0.1:"+strconv.Itoa(logs.Port), s.at.Address,
+		"${VICTORIA_LOGS_DATA}", filepath.Join(dir, "state"), "127.0.0.1:"+strconv.Itoa(logs.Port), s.at.Address,
 		"%d/secret_"+logs.PasswordEntry, secret, "/usr/bin/victoria-logs", filepath.Join(dir, "usr/bin/victoria-logs"),
 	))
 	arguments = arguments[slices.Index(arguments, "--")+1:] // What is before it has a test of its own.

@@ -391,7 +391,7 @@ func TestAFullDiskOfLogs(t *testing.T) {
 	disk := t.TempDir()
 	require.NoError(t, syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=48m"))
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(disk, syscall.MNT_DETACH)) })
-	s := newLogsStore(t, "-storage.minFreeDiskSpaceBytes=512MiB", "-storage.minFreeDiskSpaceBytes=24MiB", "${VICTORIA_LOGS_DATA}", filepath.Join(disk, "state"))
+	s := newLogsStore(t, "-storage.minFreeDiskSpaceBytes=512MiB", "-storage.minFreeDiskSpaceBytes=12MiB", "${VICTORIA_LOGS_DATA}", filepath.Join(disk, "state"))
 	s.data = filepath.Join(disk, "state")
 	require.NoError(t, os.MkdirAll(s.data, 0o700))
 	said, _, end := s.limited(days.Limits{Days: 10, Floor: 20 << 20, Enough: 24 << 20}, days.Free, time.Now)
