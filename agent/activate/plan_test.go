@@ -150,8 +150,8 @@ func TestEachProgramGetsItsRowsSecretsAndThoseThatTheSettingsName(t *testing.T) 
 		Secrets(c, &facts.Node{Roles: []string{"dns-server"}}), "a service that has programs on every node")
 }
 
-// TestProgramsOfOneServiceGetWhatEachUses has a receiver of each way: Alertmanager tells by HTTP and mail, and the bridge
-// tells brokers and sends the heartbeat.
+// TestProgramsOfOneServiceGetWhatEachUses has a receiver of each way: Alertmanager tells by HTTP and mail, and the
+// bridge tells brokers and sends the heartbeat.
 func TestProgramsOfOneServiceGetWhatEachUses(t *testing.T) {
 	ref := func(name string) *spec.SecretRef { return &spec.SecretRef{SecretRef: name} }
 	broker := &metrics.MQTT{Password: *ref("broker")}

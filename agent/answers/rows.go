@@ -59,8 +59,8 @@ func statusRow(m *node.Machine) api.Row {
 }
 
 // logsRow answers with the journal, or with the lines of a pod. Audit records have the arguments of programs, and pods
-// write whatever their users do: they are for whom the configuration names (logRights of cluster.yaml), which is read for
-// each question: a change of it is in effect at once.
+// write whatever their users do: they are for whom the configuration names (logRights of cluster.yaml), which is read
+// for each question: a change of it is in effect at once.
 func logsRow(m *node.Machine) api.Row {
 	reader := &journal.Reader{Program: m.Root.At("/usr/bin/journalctl"), Say: m.Say}
 	return api.Row{

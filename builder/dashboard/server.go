@@ -203,8 +203,8 @@ func (s *Server) draw(path string) (drawing, <-chan struct{}, error) {
 	return d, changed, nil
 }
 
-// events sends the content of a page whenever it is another one (HTML, server-sent events), and says that it is the same
-// in between.
+// events sends the content of a page whenever it is another one (HTML, server-sent events), and says that it is the
+// same in between.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Query().Get("page")
 	if len(path) > 512 || !strings.HasPrefix(path, "/") {
@@ -266,7 +266,8 @@ func (s *Server) send(r *http.Request, w http.ResponseWriter, path string) error
 	}
 }
 
-// pause waits for a change, for a rest at least and a beat at most, but not past the moment at which a value becomes old.
+// pause waits for a change, for a rest at least and a beat at most, but not past the moment at which a value becomes
+// old.
 func (s *Server) pause(r *http.Request, changed <-chan struct{}, grows time.Time) error {
 	beat := time.NewTimer(beats)
 	defer beat.Stop()

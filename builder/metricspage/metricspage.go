@@ -1,5 +1,5 @@
-// Package metricspage serves the page of the cluster's store of metrics on the operator's own machine, to the browser of
-// whoever was told its address. It asks a node for what the page wants. It leaves out what the page could change.
+// Package metricspage serves the page of the cluster's store of metrics on the operator's own machine, to the browser
+// of whoever was told its address. It asks a node for what the page wants. It leaves out what the page could change.
 package metricspage
 
 import (

@@ -31,7 +31,8 @@ type Interface struct {
 	Addresses []string `yaml:"addresses,omitempty" json:"addresses,omitempty"`
 	// DHCP asks for addresses by DHCPv4.
 	DHCP bool `yaml:"dhcp,omitempty" json:"dhcp,omitempty"`
-	// Gateways holds default routers by this interface; the cluster's gateways when empty and Addresses lie in their subnet.
+	// Gateways holds default routers by this interface; the cluster's gateways when empty and Addresses lie in their
+	// subnet.
 	Gateways []string `yaml:"gateways,omitempty" json:"gateways,omitempty"`
 	// MTU is the maximum transmission unit in bytes; 0 leaves the driver's.
 	MTU int `yaml:"mtu,omitempty" json:"mtu,omitempty"`
@@ -64,7 +65,8 @@ type Disk struct {
 	Use string `yaml:"use" json:"use"`
 	// Selector says which disk.
 	Selector DiskSelector `yaml:"selector" json:"selector"`
-	// Encrypt encrypts an osd disk (LUKS2) with a key that the bundles of all nodes with OSDs hold. It is decided when the disk is first used.
+	// Encrypt encrypts an osd disk (LUKS2) with a key that the bundles of all nodes with OSDs hold. It is decided when the
+	// disk is first used.
 	Encrypt bool `yaml:"encrypt,omitempty" json:"encrypt,omitempty"`
 }
 

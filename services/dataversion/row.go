@@ -34,8 +34,8 @@ type Row struct {
 	// Package is the Debian package whose version it is of, Payload the entry of payloads/, or Own a program of ours; one
 	// of them.
 	Package, Payload, Own string
-	// Format is the version of the format in which Own writes the data, such as 1.0: a release of Spore changes it with the
-	// format alone. Manifests have it.
+	// Format is the version of the format in which Own writes the data, such as 1.0: a release of Spore changes it with
+	// the format alone. Manifests have it.
 	Format string
 	// Keeps says what lies where; empty for a program that keeps nothing between two starts, which has no Judge.
 	Keeps string

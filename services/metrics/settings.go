@@ -11,8 +11,8 @@ import (
 type Settings struct {
 	// Days is for how many days samples are kept; 30 when 0.
 	Days int `yaml:"days,omitempty" json:"days,omitempty"`
-	// Size is what samples and their index may fill on the disk, such as 20GiB; the oldest go where they fill more. Without
-	// a bound when empty.
+	// Size is what samples and their index may fill on the disk, such as 20GiB; the oldest go where they fill more.
+	// Without a bound when empty.
 	Size string `yaml:"size,omitempty" json:"size,omitempty"`
 	// Interval is how many seconds lie between two looks at a node, 5 to 60; 30 when 0.
 	Interval int `yaml:"interval,omitempty" json:"interval,omitempty"`

@@ -57,7 +57,8 @@ type Program struct {
 // WaitsForSecrets tells whether a role is held back until this program has its secrets.
 func (p Program) WaitsForSecrets() bool { return p.NeedsSecrets || len(p.Secrets) > 0 }
 
-// Pairs names the bundle entries of certificates, a chain and a key each. A name that ends in -key is an entry of its own.
+// Pairs names the bundle entries of certificates, a chain and a key each. A name that ends in -key is an entry of its
+// own.
 func Pairs(names ...string) []string {
 	var out []string
 	for _, name := range names {

@@ -16,7 +16,7 @@ import (
 	"spore/test/leak"
 )
 
-// names are entries of bundles that are no secrets: programs write them into their logs.
+// names are entries of bundles that everybody may know: programs write them into their logs.
 var names = []string{"kafka-cluster-id", "ceph-fsid"}
 
 // secrets knows those of all nodes. Certificates are for everybody.

@@ -81,9 +81,9 @@ func ownRules(t *testing.T, text string) metrics.RuleFile {
 	return metrics.RuleFile{Name: "plant-own.yaml", Text: text}
 }
 
-// Rules that match everything, of which one finds more than vmalert keeps and the other more than the store answers: both
-// are told of as rules that fail, and all else goes on within the memory of its unit. Receivers that are away are told of,
-// too, by those that are not.
+// Rules that match everything, of which one finds more than vmalert keeps and the other more than the store answers:
+// both are told of as rules that fail, and all else goes on within the memory of its unit. Receivers that are away are
+// told of, too, by those that are not.
 func TestARuleThatMatchesEverything(t *testing.T) {
 	ca, err := testca.New("test")
 	require.NoError(t, err)

@@ -153,7 +153,8 @@ func (s *mailSession) Reset()        {}
 func (s *mailSession) Logout() error { return nil }
 
 // Mail goes to an SMTP server that has TLS, a certificate that somebody known made for its name, and the account. To
-// others nothing goes: no password and no alert is on the network in clear, and the metric says that the receiver fails.
+// others nothing goes: no password and no alert is on the network in clear, and the metric says that the receiver
+// fails.
 func TestAlertsAreMailed(t *testing.T) {
 	ca, err := testca.New("mail")
 	require.NoError(t, err)

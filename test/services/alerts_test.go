@@ -234,8 +234,8 @@ func (a *alerting) runManager(more ...string) (pid int) {
 	return pid
 }
 
-// managerOfImage is how Alertmanager of the image is called. It reads its templates from /usr/share: it sees that of the
-// image there.
+// managerOfImage is how Alertmanager of the image is called. It reads its templates from /usr/share: it sees that of
+// the image there.
 func managerOfImage(t *testing.T) []string {
 	t.Helper()
 	root, program := programOfImage(t, "/usr/bin/prometheus-alertmanager")
@@ -288,9 +288,9 @@ func (a *alerting) runBridge() {
 	})
 }
 
-// A node of the role alerts from the store to people: a value crosses a threshold of a rule of the plant, and a webhook,
-// a broker and a syslog server are told, once that it does and once that it does no more; while rules are evaluated, a
-// heartbeat goes out.
+// A node of the role alerts from the store to people: a value crosses a threshold of a rule of the plant, and a
+// webhook, a broker and a syslog server are told, once that it does and once that it does no more; while rules are
+// evaluated, a heartbeat goes out.
 func TestPeopleAreToldOfAlerts(t *testing.T) {
 	ca, err := testca.New("test")
 	require.NoError(t, err)
@@ -375,8 +375,8 @@ func TestPeopleAreToldOfAlerts(t *testing.T) {
 	require.Empty(t, people.count("Watchdog"), "it is for the heartbeat alone")
 }
 
-// runEvaluator runs vmalert of payloads/ with the arguments of its unit. It evaluates each second what was a second ago,
-// and waits for seconds where the rules wait for minutes.
+// runEvaluator runs vmalert of payloads/ with the arguments of its unit. It evaluates each second what was a second
+// ago, and waits for seconds where the rules wait for minutes.
 func (a *alerting) runEvaluator(root string, more ...string) (pid int, kill func()) {
 	a.t.Helper()
 	dir := a.files(metrics.Evaluator, "for: 2m", "for: 2s")

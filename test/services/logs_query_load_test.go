@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fill has lines in a store as 200 nodes write them with 50 lines a second each, up to now, for as long as it may take or
-// until there are enough. One in the last minute has the word xyzzy. It returns how many there are.
+// fill has lines in a store as 200 nodes write them with 50 lines a second each, up to now, for as long as it may take
+// or until there are enough. One in the last minute has the word xyzzy. It returns how many there are.
 func (s *askedStore) fill(most int, long time.Duration) int {
 	s.t.Helper()
 	const step, batch, writers = 100 * time.Microsecond, 50_000, 2

@@ -382,8 +382,8 @@ func TestTheOldestDaysOfLogsGo(t *testing.T) {
 	end()
 }
 
-// On a small disk of its own the store gives old days up, then takes nothing more and says so, and goes on when there is
-// room: the disk never fills.
+// On a small disk of its own the store gives old days up, then takes nothing more and says so, and goes on when there
+// is room: the disk never fills.
 func TestAFullDiskOfLogs(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting a disk takes root")

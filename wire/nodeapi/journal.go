@@ -36,12 +36,13 @@ type Logs struct {
 	Since, Until time.Time
 	// Priority leaves out what is less urgent, by the number of syslog(3) from 0 to 7; empty is all.
 	Priority string
-	// Grep is an expression of RE2 that the message has to match somewhere; empty is all. With Follow, Lines counts before it.
+	// Grep is an expression of RE2 that the message has to match somewhere; empty is all. With Follow, Lines counts before
+	// it.
 	Grep string
 	// Boot is a start of the machine: 0 is the one that runs, -1 the one before; empty is all.
 	Boot string
-	// Pod asks for what a pod writes instead of the journal: NAMESPACE/POD, or NAMESPACE/POD/CONTAINER. It goes with Lines,
-	// Follow, Since, Until and Grep; such lines have no priority, so that Priority leaves out none.
+	// Pod asks for what a pod writes instead of the journal: NAMESPACE/POD, or NAMESPACE/POD/CONTAINER. It goes with
+	// Lines, Follow, Since, Until and Grep; such lines have no priority, so that Priority leaves out none.
 	Pod string
 }
 

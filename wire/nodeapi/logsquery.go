@@ -14,8 +14,8 @@ import (
 // part is a machine.LogsEnd.
 const LogsQuery = "logs-query"
 
-// PodLogs is the verb by which a node reads the files of its pods for whoever asks it for logs (Logs.Pod). Its result is
-// lists of entries as those of LogsPath.
+// PodLogs is the verb by which a node reads the files of its pods for whoever asks it for logs (Logs.Pod). Its result
+// is lists of entries as those of LogsPath.
 const PodLogs = "logs-pods"
 
 // MaxStoreLines is how many entries a store answers with at most.

@@ -52,8 +52,8 @@ func IsPerson(name string) bool {
 	return name != "" && len(name) <= 64 && made(name, "@._-") && made(name[:1], "")
 }
 
-// Listed tells whether a list of cluster.yaml names a caller: by the word for a role (RoleOf), which others may cover, or
-// by a person's name. An administrator is named by each.
+// Listed tells whether a list of cluster.yaml names a caller: by the word for a role (RoleOf), which others may cover,
+// or by a person's name. An administrator is named by each.
 func (c Caller) Listed(list []string) bool {
 	if c.Is(Admin) {
 		return true

@@ -52,7 +52,7 @@ type person struct {
 	Name string `json:"username"`
 }
 
-// resource is what was asked for, such as pods/exec or deployments.apps; the path where it is no resource.
+// resource is what was asked for, such as pods/exec or deployments.apps; the path of everything else.
 func (e event) resource() string {
 	if e.Ref.Resource == "" {
 		path, _, _ := strings.Cut(e.RequestURI, "?")

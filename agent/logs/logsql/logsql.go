@@ -190,8 +190,8 @@ func grep(expression string) string {
 	return Message + ":~" + strconv.Quote(expression)
 }
 
-// ofLines tells whether an expression has ^ or $ for the bounds of lines (the flag m), which the store takes for those of
-// the text (VictoriaMetrics, lib/regexutil, simplifyRegex).
+// ofLines tells whether an expression has ^ or $ for the bounds of lines (the flag m), which the store takes for those
+// of the text (VictoriaMetrics, lib/regexutil, simplifyRegex).
 func ofLines(e *syntax.Regexp) bool {
 	return e.Op == syntax.OpBeginLine || e.Op == syntax.OpEndLine || slices.ContainsFunc(e.Sub, ofLines)
 }

@@ -104,7 +104,7 @@ func FuzzNoTextLeavesItsQuotes(f *testing.F) {
 			got = strings.ReplaceAll(got, of(Filter{Grep: "a"})+" ", "") // An expression for lines may have several texts.
 		}
 		require.Contains(t, []string{of(Filter{Grep: "a"}), of(Filter{Grep: `\ba\b`}), of(Filter{Grep: "a|b"}), "*"}, got)
-		// A priority that is none chooses nothing.
+		// A malformed priority chooses nothing.
 		_, quoted = skeleton(t, Filter{Priority: s}.String())
 		for _, q := range quoted {
 			require.Contains(t, []string{"0", "1", "2", "3", "4", "5", "6", "7"}, q)

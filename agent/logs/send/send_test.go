@@ -423,7 +423,7 @@ func TestWhateverIsCutNothingIsLost(t *testing.T) {
 		case 3:
 			panic(http.ErrAbortHandler)
 		case 4:
-			fmt.Fprint(w, "hello") // 200 is no acknowledgement.
+			fmt.Fprint(w, "hello") // 204 acknowledges, and 200 does not.
 		case 5:
 			http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 			return len(entries) > 1 || func() bool { s.keep(entries); return true }()

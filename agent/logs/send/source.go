@@ -50,8 +50,8 @@ type Reader interface {
 // Counted is a Source that counts what nobody can send.
 type Counted interface {
 	Source
-	// Lost is how many files went before they were read to their end, what is known of their bytes, and how many lines were
-	// left out because they are malformed.
+	// Lost is how many files went before they were read to their end, what is known of their bytes, and how many lines
+	// were left out because they are malformed.
 	Lost() (files, bytes, lines int64)
 }
 

@@ -33,7 +33,7 @@ const (
 	maxPayload = maxMarks + MaxLines + MaxLines/8
 )
 
-// errTorn says that there is no whole frame at a place.
+// errTorn says that a frame is torn.
 var errTorn = errors.New("there is no whole frame")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

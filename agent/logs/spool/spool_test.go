@@ -404,7 +404,7 @@ func TestABeginningThatIsTornIsRemoved(t *testing.T) {
 	}
 }
 
-// What is no segment stays, and a segment that goes meanwhile holds nothing up.
+// Other files stay, and a segment that goes meanwhile holds nothing up.
 func TestWhatOthersDoInTheFolder(t *testing.T) {
 	r := seeded(t)
 	var said []string

@@ -190,7 +190,7 @@ func (t *Taker) serve(w http.ResponseWriter, r *http.Request, name string) error
 	return t.take(r.Context(), name, data, &held)
 }
 
-// checkForm refuses what is no batch.
+// checkForm refuses what has another form than a batch.
 func checkForm(r *http.Request) error {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != journalexport.ContentType {

@@ -282,7 +282,8 @@ func TestTheTableIsOfEndpointsThatThereAre(t *testing.T) {
 	}
 }
 
-// TestAWorkerAsksItsKubeletWithTheKubeletsCertificate has no secret of a master, and a kubelet that wants a certificate.
+// TestAWorkerAsksItsKubeletWithTheKubeletsCertificate has no secret of a master, and a kubelet that wants a
+// certificate.
 func TestAWorkerAsksItsKubeletWithTheKubeletsCertificate(t *testing.T) {
 	ca, err := testca.New("cluster")
 	require.NoError(t, err)

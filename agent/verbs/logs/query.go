@@ -1,6 +1,6 @@
-// Package logs is the verb logs-query, on a node with a store of logs: it asks the store, VictoriaLogs, which listens on
-// this node alone and wants a password that the store's own programs have. What a caller may not read, the question to
-// the store leaves out.
+// Package logs is the verb logs-query, on a node with a store of logs: it asks the store, VictoriaLogs, which listens
+// on this node alone and wants a password that the store's own programs have. What a caller may not read, the question
+// to the store leaves out.
 package logs
 
 import (
@@ -295,8 +295,8 @@ func (f *search) add(fields map[string]string) (time.Time, error) {
 	return at, nil
 }
 
-// convert makes an entry of the store into one of journalctl, and returns what names it: the node and its cursor, or all
-// of it where it has none.
+// convert makes an entry of the store into one of journalctl, and returns what names it: the node and its cursor, or
+// all of it where it has none.
 func convert(at time.Time, fields map[string]string) (e entry, name [sha256.Size]byte, err error) {
 	out := make(map[string]string, len(fields))
 	for k, v := range fields {

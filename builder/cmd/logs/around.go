@@ -117,8 +117,8 @@ func lastBegin(samples []machine.Sample) (at time.Time, found bool) {
 	return time.UnixMilli(int64(begin * 1000)), true
 }
 
-// askFirst asks the nodes with a role one after the other, until one answers, and puts the parts of its answer together.
-// The nodes that were chosen do not matter for that.
+// askFirst asks the nodes with a role one after the other, until one answers, and puts the parts of its answer
+// together. The nodes that were chosen do not matter for that.
 func askFirst[T any](cmd *cobra.Command, c *reach.Cluster, role, name string, order nodeapi.Order) (out []T, err error) {
 	v := verb.Row(name)
 	if err := v.Check(order); err != nil {

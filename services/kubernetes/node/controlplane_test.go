@@ -42,7 +42,8 @@ func newAuthority(t *testing.T) authority {
 	}
 }
 
-// masterInput is a master with the keys that it signs and encrypts with. The authorities are in the middle of a rotation.
+// masterInput is a master with the keys that it signs and encrypts with. The authorities are in the middle of a
+// rotation.
 func masterInput(t *testing.T) (rendering.Input, authority) {
 	in := kubeInput(kubeMaster())
 	in.Dir = "/run/x"
