@@ -27,12 +27,12 @@ const (
 	storeMount = "/var/lib/metrics-disks/1"
 )
 
-// givesTheStoreADisk adds a store of metrics to the folder, which asks its own node each 5 seconds.
+// givesTheStoreADisk adds a store of metrics to the folder.
 func (p *ownPlant) givesTheStoreADisk() {
 	p.t.Helper()
 	replaceIn(p.t, p.file("cluster.yaml"), "services: [valkey,", "services: [metrics, valkey,")
 	replaceIn(p.t, p.file("cluster.yaml"), "roles: [valkey,", "roles: [metrics-store, valkey,")
-	require.NoError(p.t, os.WriteFile(p.file("services/metrics.yaml"), []byte("interval: 5\n"), 0o644))
+	require.NoError(p.t, os.WriteFile(p.file("services/metrics.yaml"), []byte("days: 7\n"), 0o644))
 	require.NoError(p.t, os.MkdirAll(p.file("nodes"), 0o755))
 	text := fmt.Sprintf("node: edge-01\ndisks:\n  - {use: metrics, selector: {serial: %s}}\n", storeDisk)
 	require.NoError(p.t, os.WriteFile(p.file("nodes/edge-01.yaml"), []byte(text), 0o644))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	plan "spore/builder/rehearsal"
 	"spore/builder/vm"
 )
 
@@ -26,6 +27,14 @@ type ownPlant struct {
 	t       *testing.T
 	configs string
 	g       *guest
+}
+
+// memory is what spore boot gives the machine, in MiB: it has two stores.
+func (p *ownPlant) memory() int {
+	p.t.Helper()
+	n, err := p.node("edge-01")
+	require.NoError(p.t, err)
+	return plan.Memory(&p.cluster, n)
 }
 
 // newOwnPlant has the device of the gateway, and reports that do not wait for an hour.

@@ -98,7 +98,7 @@ func TestRolesOfThePlantsOwnServeAreChangedAndOutliveAPowerCut(t *testing.T) {
 	inTurn(t)
 	p := newOwnPlant(t)
 	c := p.machine(t, "own-valkey", "6379", "8643", "8090", "8091", "8883")
-	c.Reboots = true
+	c.Reboots, c.Memory = true, p.memory()
 	c.Disks = append(c.Disks, emptyStoreDisk(t))
 	g := boot(t, c)
 	p.on(g)
