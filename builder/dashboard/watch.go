@@ -98,10 +98,12 @@ func NewWatcher(c facts.Cluster, nodes []facts.Node, a Asker, now func() time.Ti
 // Run asks until ctx is over. Each node is asked for itself, so that none waits for another.
 func (w *Watcher) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	pause := min(every+time.Duration(len(w.view.Nodes))*forEach, most)
-	for i := range w.view.Nodes {
-		name := w.view.Nodes[i].Name
-		all.Go(func() { w.repeat(ctx, pause, func(ctx context.Context) { w.askNode(ctx, i, name) }) })
+	w.mu.Lock()
+	nodes := w.view.Nodes // The first that answer make another view while the last are begun with.
+	w.mu.Unlock()
+	pause := min(every+time.Duration(len(nodes))*forEach, most)
+	for i, n := range nodes {
+		all.Go(func() { w.repeat(ctx, pause, func(ctx context.Context) { w.askNode(ctx, i, n.Name) }) })
 	}
 	if w.asker.Alerts != nil {
 		all.Go(func() { w.repeat(ctx, alertsEvery, w.askAlerts) })
