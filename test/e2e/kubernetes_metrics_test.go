@@ -123,10 +123,8 @@ func (l *lab) scrapes(t *testing.T, node string, sources ...string) told {
 	t.Helper()
 	plant, file := filepath.Join(l.dir, "plant"), filepath.Join(t.TempDir(), "reader.access")
 	require.NoError(t, spore("access", plant, "--user", "prometheus", "--role", "reader", "--lifetime", "1h", "-o", file))
-	ends := maps.Clone(nodeEnds)
-	ends[keeperName] = keeperEnd
 	client := reads(t, file, func(string) ([]string, error) {
-		at, err := l.master.Address("tcp", ends[node])
+		at, err := l.master.Address("tcp", nodeEnds[node])
 		return []string{at}, err
 	})
 	all, waits := told{}, map[string]bool{}
@@ -372,47 +370,4 @@ func (l *lab) tellsOfTheControlPlane(t *testing.T) {
 	nodes := len(strings.Fields(l.must("get", "nodes", "-o", "name")))
 	require.Equal(t, float64(nodes), s.sum("node_collector_zone_size", "program=kube-controller-manager"))
 	require.Zero(t, s.sum("node_collector_unhealthy_nodes_in_zone", "program=kube-controller-manager"))
-}
-
-// tellsMetrics scrapes storage-01, and compares what it tells with what Ceph says.
-func (s *storage) tellsMetrics(t *testing.T) {
-	var ceph struct {
-		OSDMap struct {
-			OSDs int `json:"num_osds"`
-			Up   int `json:"num_up_osds"`
-			In   int `json:"num_in_osds"`
-		} `json:"osdmap"`
-		PGMap struct {
-			PGs   float64 `json:"num_pgs"`
-			Pools int     `json:"num_pools"`
-			Total float64 `json:"bytes_total"`
-			Used  float64 `json:"bytes_used"`
-		} `json:"pgmap"`
-		Quorum []string `json:"quorum_names"`
-	}
-	text := s.sh("ceph " + asPeople + " status -f json; echo") // which ends without a newline
-	require.NoError(t, json.Unmarshal([]byte(text[strings.Index(text, "{"):]), &ceph), text)
-	var all told
-	s.l.within(cephStep, "storage-01 tells what Ceph says", func() error {
-		all = s.l.scrapes(t, keeperName, "ceph")
-		if total, active := all.sum("ceph_pg_total"), all.sum("ceph_pg_active"); total != ceph.PGMap.PGs || active != total {
-			return fmt.Errorf("of %v placement groups %v are active, and Ceph has %v", total, active, ceph.PGMap.PGs)
-		}
-		return nil
-	})
-	require.Equal(t, 3, ceph.OSDMap.OSDs)
-	require.Len(t, all.values("ceph_osd_up", "ceph_daemon"), ceph.OSDMap.OSDs)
-	require.Equal(t, float64(ceph.OSDMap.Up), all.sum("ceph_osd_up"))
-	require.Equal(t, float64(ceph.OSDMap.In), all.sum("ceph_osd_in"))
-	require.Len(t, ceph.Quorum, 1)
-	require.Equal(t, 1.0, all.sum("ceph_mon_quorum_status"))
-	require.Len(t, all.values("ceph_pool_metadata", "name"), ceph.PGMap.Pools)
-	require.Contains(t, all.values("ceph_pool_metadata", "name"), "rbd")
-	require.Equal(t, ceph.PGMap.Total, all.sum("ceph_cluster_total_bytes"))
-	require.InEpsilon(t, 3*float64(osdDisk), all.sum("ceph_cluster_total_bytes"), 0.05, "three disks")
-	require.InDelta(t, ceph.PGMap.Used, all.sum("ceph_cluster_total_used_bytes"), float64(256<<20), "it goes on to write")
-	require.Zero(t, all.sum("ceph_num_objects_unfound"))
-	require.Equal(t, []string{keeperName}, all.values("spore_version_info", "node"))
-	require.Len(t, all.with("spore_condition", "condition=disks"), 1)
-	require.Equal(t, 2.0, all.sum("spore_condition", "condition=disks"), "it refuses the disk of somebody else")
 }
