@@ -53,7 +53,7 @@ type Source struct {
 type Counters struct {
 	// LostFiles went before they were read to their end, and LostBytes is what is known of their length.
 	LostFiles, LostBytes atomic.Int64
-	// Malformed are lines that are no record; they were left out.
+	// Malformed are lines of another form than a record; they were left out.
 	Malformed atomic.Int64
 }
 
@@ -94,7 +94,7 @@ type reader struct {
 	lost   rotated.Lost
 	looked time.Time
 	full   bool
-	// denied says that it was said that there is no right to read.
+	// denied is true when it was said that the right to read is missing.
 	denied bool
 	// last is the time of the last record.
 	last time.Time

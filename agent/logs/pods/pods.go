@@ -128,7 +128,7 @@ type reader struct {
 	unread bool
 	// tooMany says that it was said that there are too many containers.
 	tooMany bool
-	// denied says that it was said that there is no right to read.
+	// denied is true when it was said that the right to read is missing.
 	denied bool
 
 	ended    chan struct{}

@@ -33,7 +33,7 @@ type Server struct {
 	URL string
 	// CA is whose certificates it has, as PEM; those of the system when empty.
 	CA string
-	// User has the password of PasswordFile; there is no user when it is empty.
+	// User has the password of PasswordFile; when it is empty, requests go without a user.
 	User, PasswordFile string
 	// TokenFile has what stands behind Scheme, such as Bearer, in the header Authorization.
 	Scheme, TokenFile string
@@ -152,7 +152,7 @@ func after(text string) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// Err is the error that an answer is, which is no success.
+// Err is the error of an answer other than a success.
 func (a Answer) Err() error {
 	err := fmt.Errorf("the HTTP server answers %d: %s", a.Code, a.Said())
 	if a.After > 0 {
