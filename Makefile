@@ -3,6 +3,8 @@
 # make help    the rest
 
 SHELL := /bin/bash
+# With it, a copy of the source in another folder finds what was compiled for this one.
+export GOFLAGS := -trimpath $(GOFLAGS)
 OUT   ?= out
 FUZZTIME  ?= 60s
 FUZZTOTAL ?= 0
@@ -40,7 +42,7 @@ SHIPPED_BROKERS = TestTheShippedBrokersOfKafkaAndMQTT
 # which order (test/e2e/turns_test.go). What they measured is kept in the folder, which the targets below want.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) $(NOVET) -count=1 -tags e2e -parallel 100 -v
 
-.PHONY: help image boot lint unit test test-units test-compilers test-masters test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-images kubernetes volumes shipped check soak faults packages appliances pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
+.PHONY: help image boot lint unit test first-image first-kubernetes first-unit first-lint first-payloads first-images test-masters test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-images kubernetes volumes shipped check soak faults packages appliances pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,23 +80,33 @@ unit:
 test: export SPORE_RUN = $(abspath $(OUT)/run)
 test: ready ## everything but the long counts and volumes for pods, with a table of where the time went
 	@$(STAGE) begin
-# Unit tests wait half of their time; what compiles has it.
-	@$(MAKE) --no-print-directory -j2 test-units test-compilers
+# The machines of Kubernetes wait for each other a quarter of the time: what computes and boots nothing has it. Beside the boots
+# they were tried, and all of it took longer: each of six emulators on two processors takes more time for the same work.
+	@$(MAKE) --no-print-directory -j2 first-kubernetes first-images
 # Beside the boots runs all that boots no machine, in two rows: clusters of containers wait two thirds of their time. The boots
 # yield: they wait for conditions, while those clusters have elections with bounds in seconds.
 	@$(MAKE) --no-print-directory -j3 test-boots test-masters-beside test-nodes-beside
-# The machines of Kubernetes wait for each other a quarter of the time. What compares bytes has what is left. Beside the boots
-# they were tried, and all of it took longer: each of six emulators on two processors takes more time for the same work.
-	@$(MAKE) --no-print-directory -j2 test-kubernetes test-images
 	@$(STAGE) end -limit $(LIMIT) -flaky $(OUT)/results/flaky.md
 
-test-units:
-	@$(STAGE) run "unit tests" $(MAKE) --no-print-directory unit
+# On a new machine the unit tests, which wait half of their time, run while the image is compiled. What comes behind the image
+# uses what was compiled for it.
+first-image:
+	@$(STAGE) run "image" $(MAKE) --no-print-directory image
 
-test-compilers:
-	@$(STAGE) run "lint" nice -n 5 $(MAKE) --no-print-directory lint
-	@$(STAGE) run "image" nice -n 5 $(MAKE) --no-print-directory image
-	@$(STAGE) run "payloads" nice -n 5 $(GOTEST) $(NOVET) -count=1 -tags integration -timeout 60m ./test/payloads
+first-kubernetes: first-image
+	@$(MAKE) --no-print-directory test-kubernetes
+
+first-unit:
+	@$(STAGE) run "unit tests" nice -n 5 $(MAKE) --no-print-directory unit
+
+first-lint: first-unit
+	@$(STAGE) run "lint" nice -n 10 $(MAKE) --no-print-directory lint
+
+first-payloads: first-lint first-image
+	@$(STAGE) run "payloads" nice -n 10 $(GOTEST) $(NOVET) -count=1 -tags integration -timeout 60m ./test/payloads
+
+first-images: first-payloads
+	@$(MAKE) --no-print-directory test-images
 
 test-masters-beside:
 	@$(MAKE) --no-print-directory test-masters
