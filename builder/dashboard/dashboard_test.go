@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -521,4 +522,45 @@ func TestTwoHundredNodesAreDrawnQuickly(t *testing.T) {
 	each := time.Since(began) / draws
 	t.Logf("the page of 200 nodes is drawn in %s", each)
 	require.Less(t, each, 200*time.Millisecond)
+}
+
+func TestAPageThatNeedsARoleIsThereWhereANodeHasIt(t *testing.T) {
+	p := newPlant(t, "edge-01")
+	p.server.rows = append(p.server.rows, row{path: "/kafka", title: "Kafka", template: "problem", needs: []string{"kafka-broker"},
+		make: func(_ *Server, a asked, p *page) bool {
+			p.Problem = &problem{Title: "Topic " + a.query.Get("topic")}
+			return true
+		}})
+	_, text := p.page(t, "/")
+	require.NotContains(t, text, "Kafka")
+	code, text := p.page(t, "/kafka?topic=press")
+	require.Equal(t, http.StatusNotFound, code)
+	require.Contains(t, text, "No node has the role kafka-broker.")
+	p.watcher.cluster.Members = map[string][]string{"kafka-broker": {"edge-01"}}
+	_, text = p.page(t, "/")
+	require.Contains(t, text, "Cluster Alerts Kafka")
+	_, text = p.page(t, "/kafka?topic=press")
+	require.Contains(t, text, "Topic press")
+	d, _, err := p.server.draw("/kafka?topic=press")
+	require.NoError(t, err)
+	require.Contains(t, d.main, "Topic press")
+}
+
+func TestEachPathHasOneRow(t *testing.T) {
+	p := newPlant(t, "edge-01")
+	for path, want := range map[string]string{
+		"/": "cluster", "/alerts": "alerts", "/nodes/edge-01": "node", "/nodes/a/b": "node", "/nodes": "", "/alerts/": "", "/x": "", "": "",
+	} {
+		r, _, _ := p.server.find(path)
+		require.Equal(t, want, r.template, path)
+	}
+}
+
+func TestOnlyAPageIsAskedForEvents(t *testing.T) {
+	p := newPlant(t, "edge-01")
+	for _, address := range []string{"", "nodes", "https://plant.example/", "//plant.example/", "/%zz", "/" + strings.Repeat("x", maxAddress)} {
+		w := httptest.NewRecorder()
+		p.server.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/events?page="+url.QueryEscape(address), nil))
+		require.Equal(t, http.StatusBadRequest, w.Code, address)
+	}
 }

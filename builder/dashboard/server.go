@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -36,6 +37,8 @@ const (
 	writing = 30 * time.Second
 	// maxViewers are connections of open pages.
 	maxViewers = 64
+	// maxAddress bounds the address of a page, in bytes.
+	maxAddress = 4096
 	// maxText bounds what is shown of a text of a node, in characters.
 	maxText = 2000
 )
@@ -51,6 +54,7 @@ type Options struct {
 type Server struct {
 	Options
 	watcher   *Watcher
+	rows      []row
 	templates map[string]*template.Template
 	static    http.Handler
 	viewers   chan struct{}
@@ -74,9 +78,14 @@ var seed = maphash.MakeSeed()
 func NewServer(o Options, w *Watcher) (*Server, error) {
 	o.Dir = word(o.Dir)
 	s := &Server{
-		Options: o, watcher: w, templates: map[string]*template.Template{}, viewers: make(chan struct{}, maxViewers), pages: map[string]drawing{},
+		Options: o, watcher: w, rows: rows(), templates: map[string]*template.Template{}, viewers: make(chan struct{}, maxViewers),
+		pages: map[string]drawing{},
 	}
-	for _, name := range []string{"cluster", "node", "alerts", "problem"} {
+	names := []string{"problem"}
+	for _, r := range s.rows {
+		names = append(names, r.template)
+	}
+	for _, name := range names {
 		t, err := template.New(name).Funcs(s.functions()).ParseFS(templateFiles, "templates/page.html", "templates/"+name+".html")
 		if err != nil {
 			return nil, fmt.Errorf("internal error: %w", err)
@@ -164,7 +173,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	v, _ := s.watcher.Look()
-	p, name := s.pageOf(r.URL.Path, v, s.Now())
+	p, name := s.pageOf(r.Context(), r.URL, v, s.Now())
 	var body bytes.Buffer
 	if err := s.templates[name].ExecuteTemplate(&body, "page", p); err != nil {
 		http.Error(w, "internal error: "+err.Error(), http.StatusInternalServerError)
@@ -181,15 +190,19 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 }
 
 // draw is the content of a page now. All who look at it share one that is as good as new.
-func (s *Server) draw(path string) (drawing, <-chan struct{}, error) {
+func (s *Server) draw(address string) (drawing, <-chan struct{}, error) {
+	at, err := url.Parse(address)
+	if err != nil {
+		return drawing{}, nil, fmt.Errorf("the address of the page is malformed: %w", err)
+	}
 	v, changed := s.watcher.Look()
 	now := s.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if d, ok := s.pages[path]; ok && now.Sub(d.at) < drawn && now.Sub(d.at) >= 0 && (d.grows.IsZero() || now.Before(d.grows)) {
+	if d, ok := s.pages[address]; ok && now.Sub(d.at) < drawn && now.Sub(d.at) >= 0 && (d.grows.IsZero() || now.Before(d.grows)) {
 		return d, changed, nil
 	}
-	p, name := s.pageOf(path, v, now)
+	p, name := s.pageOf(context.Background(), at, v, now)
 	var body bytes.Buffer
 	if err := s.templates[name].ExecuteTemplate(&body, "main", p); err != nil {
 		return drawing{}, nil, fmt.Errorf("internal error: %w", err)
@@ -199,16 +212,21 @@ func (s *Server) draw(path string) (drawing, <-chan struct{}, error) {
 	if len(s.pages) > 2*maxViewers {
 		clear(s.pages)
 	}
-	s.pages[path] = d
+	s.pages[address] = d
 	return d, changed, nil
 }
 
 // events sends the content of a page whenever it is another one (HTML, server-sent events), and says that it is the
 // same in between.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	path := r.URL.Query().Get("page")
-	if len(path) > 512 || !strings.HasPrefix(path, "/") {
-		http.Error(w, "page is the path of a page", http.StatusBadRequest)
+	address := r.URL.Query().Get("page")
+	at, err := url.ParseRequestURI(address)
+	if len(address) > maxAddress || err != nil || !strings.HasPrefix(address, "/") || strings.HasPrefix(address, "//") {
+		http.Error(w, "page is the path of a page, with what is asked of it", http.StatusBadRequest)
+		return
+	}
+	if page, _, found := s.find(at.Path); found && page.still {
+		http.Error(w, "this page does not change while it is open", http.StatusNotFound)
 		return
 	}
 	select {
@@ -219,13 +237,13 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	err := s.send(r, w, path)
+	err = s.send(r, w, address)
 	if err != nil && r.Context().Err() == nil && !errors.Is(err, http.ErrAbortHandler) {
 		panic(http.ErrAbortHandler) // The browser is to see that it has ended.
 	}
 }
 
-func (s *Server) send(r *http.Request, w http.ResponseWriter, path string) error {
+func (s *Server) send(r *http.Request, w http.ResponseWriter, address string) error {
 	out := http.NewResponseController(w)
 	defer func() { _ = out.SetWriteDeadline(time.Time{}) }() // The connection may have another request.
 	event := func(name string, data any) error {
@@ -247,7 +265,7 @@ func (s *Server) send(r *http.Request, w http.ResponseWriter, path string) error
 		if s.watcher.Ended() {
 			return event("ended", "The certificate has ended. Start spore dashboard again.")
 		}
-		d, changed, err := s.draw(path)
+		d, changed, err := s.draw(address)
 		if err != nil {
 			return err
 		}

@@ -1,8 +1,10 @@
 package dashboard
 
 import (
+	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +32,10 @@ type page struct {
 	NoAlerts, AlertsKnown, AlertsStale bool
 	AlertsProblem, AlertsAge           string
 	Firing                             []alert
+	// Data is what a page has that has no field here.
+	Data any
+	// Still says that it does not change while it is open.
+	Still bool
 	// Problem is why there is no other page.
 	Problem *problem
 }
@@ -170,62 +176,79 @@ func (v View) node(name string) (Node, bool) {
 	return v.Nodes[i], true
 }
 
-// pageOf is what a path shows; the template is its second value.
-func (s *Server) pageOf(path string, v View, now time.Time) (page, string) {
-	p := page{Cluster: s.Cluster, Command: "spore dashboard"}
+// pageOf is what an address shows; the row's name of a template is its second value.
+func (s *Server) pageOf(ctx context.Context, at *url.URL, v View, now time.Time) (page, string) {
+	p := page{Cluster: s.Cluster, Command: "spore dashboard", Links: s.links(at.Path), Title: s.Cluster}
 	if !s.watcher.asker.Ends.IsZero() {
 		p.Ends = s.watcher.asker.Ends.UTC().Format("2006-01-02 15:04 UTC")
 	}
-	p.Links = []link{{"Cluster", "/", path == "/"}, {"Alerts", "/alerts", path == "/alerts"}}
-	troubles := v.Troubles(s.Dir)
-	p.Title = s.Cluster
-	if len(troubles) > 0 {
-		p.Title = fmt.Sprintf("%d wrong – %s", len(troubles), s.Cluster)
+	if wrong := len(v.Troubles(s.Dir)); wrong > 0 {
+		p.Title = fmt.Sprintf("%d wrong – %s", wrong, s.Cluster)
 	}
+	r, name, found := s.find(at.Path)
 	switch {
 	case s.watcher.Ended():
 		p.Problem = &problem{
 			Title: "The certificate has ended", Text: "The nodes answer nothing any more that this page asks. What is open is old.",
 			Do: []string{"stop spore dashboard by Ctrl-C, and start it again", "spore access " + s.Dir},
 		}
-	case path == "/":
-		p.Troubles, p.Conditions = troubles, v.Cluster.Conditions
-		p.Known = s.watcher.asker.Alerts == nil || !v.AlertsAt.IsZero()
-		for _, n := range v.Nodes {
-			t := tileOf(n, now)
-			p.Known = p.Known && !t.Stale
-			p.Nodes = append(p.Nodes, t)
+	case found && !s.there(r):
+		p.Problem = &problem{
+			Title: "This cluster has no page " + r.title, Text: "No node has the role " + strings.Join(r.needs, " or ") + ".",
+			Do: []string{"go to the page of the cluster"},
 		}
-		return p, "cluster"
-	case path == "/alerts":
-		p.NoAlerts = s.watcher.asker.Alerts == nil
-		if v.AlertsProblem != nil {
-			p.AlertsProblem = v.AlertsProblem.Error()
+	case found:
+		p.Still = r.still
+		if r.title != "" && r.path != "/" {
+			p.Title = r.title + " – " + p.Title
 		}
-		if p.AlertsKnown = !v.AlertsAt.IsZero(); p.AlertsKnown {
-			age := now.Sub(v.AlertsAt)
-			p.AlertsStale, p.AlertsAge = age > alertsEvery+stale, "moments ago"
-			if p.AlertsStale {
-				p.AlertsAge = ago(age)
-			}
+		if r.make(s, asked{ctx: ctx, name: name, query: at.Query(), view: v, now: now}, &p) {
+			return p, r.template
 		}
-		p.Firing = s.firing(v, now)
-		return p, "alerts"
-	case strings.HasPrefix(path, nodesPath):
-		n, found := v.node(strings.TrimPrefix(path, nodesPath))
-		if !found {
-			break
-		}
-		p.Node, p.Troubles, p.Status, p.NodeConditions = tileOf(n, now), n.Troubles(s.Dir), n.Status, n.Health.Conditions
-		p.Units, p.Programs = units(n.Status), programs(n.Status)
-		p.Title = n.Name + " – " + p.Title
-		return p, "node"
 	}
-	if p.Problem == nil {
+	if p.Still = false; p.Problem == nil {
 		p.Problem = &problem{
 			Title: "There is no such page", Text: "Perhaps the node is not in cluster.yaml any more, or the address was typed wrong.",
 			Do: []string{"go to the page of the cluster"},
 		}
 	}
 	return p, "problem"
+}
+
+func (s *Server) clusterPage(a asked, p *page) bool {
+	p.Troubles, p.Conditions = a.view.Troubles(s.Dir), a.view.Cluster.Conditions
+	p.Known = s.watcher.asker.Alerts == nil || !a.view.AlertsAt.IsZero()
+	for _, n := range a.view.Nodes {
+		t := tileOf(n, a.now)
+		p.Known = p.Known && !t.Stale
+		p.Nodes = append(p.Nodes, t)
+	}
+	return true
+}
+
+func (s *Server) alertsPage(a asked, p *page) bool {
+	p.NoAlerts = s.watcher.asker.Alerts == nil
+	if a.view.AlertsProblem != nil {
+		p.AlertsProblem = a.view.AlertsProblem.Error()
+	}
+	if p.AlertsKnown = !a.view.AlertsAt.IsZero(); p.AlertsKnown {
+		age := a.now.Sub(a.view.AlertsAt)
+		p.AlertsStale, p.AlertsAge = age > alertsEvery+stale, "moments ago"
+		if p.AlertsStale {
+			p.AlertsAge = ago(age)
+		}
+	}
+	p.Firing = s.firing(a.view, a.now)
+	return true
+}
+
+func (s *Server) nodePage(a asked, p *page) bool {
+	n, found := a.view.node(a.name)
+	if !found {
+		return false
+	}
+	p.Node, p.Troubles, p.Status, p.NodeConditions = tileOf(n, a.now), n.Troubles(s.Dir), n.Status, n.Health.Conditions
+	p.Units, p.Programs = units(n.Status), programs(n.Status)
+	p.Title = n.Name + " – " + p.Title
+	return true
 }

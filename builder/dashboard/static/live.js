@@ -39,7 +39,8 @@
     main.classList.remove("stale");
     silent = setTimeout(() => say("spore dashboard says nothing any more: what you see is old."), 9000);
   };
-  const events = new EventSource("/events?page=" + encodeURIComponent(location.pathname));
+  if (main.dataset.still !== undefined) return;
+  const events = new EventSource("/events?page=" + encodeURIComponent(location.pathname + location.search));
   events.addEventListener("page", (e) => {
     waiting = JSON.parse(e.data);
     offer();
