@@ -28,6 +28,7 @@ func rows() []row {
 	return []row{
 		{path: "/", title: "Cluster", template: "cluster", make: (*Server).clusterPage},
 		{path: "/alerts", title: "Alerts", template: "alerts", make: (*Server).alertsPage},
+		{path: logsPath, title: "Logs", template: "logs", still: true, make: (*Server).logsPage},
 		{path: nodesPath, template: "node", make: (*Server).nodePage},
 	}
 }

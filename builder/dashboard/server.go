@@ -29,7 +29,7 @@ const (
 	nodesPath = "/nodes/"
 	// policy lets the page have what the command itself serves, and nothing else.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-		"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+		"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 	// drawn is for how long a page is kept for all who look at it, and what lies between two that a browser gets; beats is
 	// how often it hears that the command is there.
 	drawn, beats = 2 * time.Second, 3 * time.Second
@@ -58,6 +58,7 @@ type Server struct {
 	templates map[string]*template.Template
 	static    http.Handler
 	viewers   chan struct{}
+	searches  chan struct{}
 
 	mu    sync.Mutex
 	pages map[string]drawing
@@ -79,7 +80,7 @@ func NewServer(o Options, w *Watcher) (*Server, error) {
 	o.Dir = word(o.Dir)
 	s := &Server{
 		Options: o, watcher: w, rows: rows(), templates: map[string]*template.Template{}, viewers: make(chan struct{}, maxViewers),
-		pages: map[string]drawing{},
+		searches: make(chan struct{}, searches), pages: map[string]drawing{},
 	}
 	names := []string{"problem"}
 	for _, r := range s.rows {
@@ -127,7 +128,10 @@ func (s *Server) functions() template.FuncMap {
 			return fmt.Sprintf("%d %s", n, many)
 		},
 		"nodePath": func(name string) string { return nodesPath + url.PathEscape(name) },
-		"command":  func(text string) bool { return strings.HasPrefix(text, "spore ") },
+		"logsOf": func(node, unit string) string {
+			return logsAt(map[string]string{"node": node, "unit": unit, "since": "1h"})
+		},
+		"command": func(text string) bool { return strings.HasPrefix(text, "spore ") },
 		"since": func(t Trouble) string {
 			if t.Since.IsZero() {
 				return ""

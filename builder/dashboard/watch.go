@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spore/builder/clusterhealth"
+	"spore/builder/cmd/logs"
 	"spore/builder/cmd/reach"
 	"spore/cluster/facts"
 	"spore/wire/machine"
@@ -32,6 +33,8 @@ type Asker struct {
 	Node func(ctx context.Context, name string) (nodeapi.Status, nodeapi.Health, error)
 	// Alerts asks who knows them what fires. It is nil where the cluster has no alerts.
 	Alerts func(ctx context.Context) ([]machine.Alert, error)
+	// Logs searches the logs (logs.Search).
+	Logs func(ctx context.Context, q logs.Question) (logs.Found, error)
 	// Timeout bounds a question.
 	Timeout time.Duration
 	// Ends is when the operator's certificate ends.

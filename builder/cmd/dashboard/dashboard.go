@@ -18,6 +18,7 @@ import (
 	"spore/builder/cmd/alerts"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/inputs"
+	"spore/builder/cmd/logs"
 	"spore/builder/cmd/reach"
 	"spore/builder/dashboard"
 	"spore/builder/entrance"
@@ -70,6 +71,9 @@ func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen string) error {
 		return err
 	}
 	a := dashboard.Asker{Node: (&visitor{c: c, visits: map[string]*nodeapi.Visit{}}).ask, Timeout: c.Timeout, Ends: ends}
+	a.Logs = func(ctx context.Context, q logs.Question) (logs.Found, error) {
+		return logs.Search(ctx, c, q, time.Now())
+	}
 	if len(c.Facts.Members[metrics.AlertsRole]) > 0 {
 		a.Alerts = func(ctx context.Context) ([]machine.Alert, error) { return alerts.Now(ctx, c) }
 	}

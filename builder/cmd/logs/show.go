@@ -56,9 +56,14 @@ func show(cmd *cobra.Command, c *reach.Cluster, asks []ask, stores []string, o *
 		}
 	}
 	s := session{Cluster: c, printer: p, asks: asks}
+	return s.search(cmd.Context(), stores, o)
+}
+
+// search asks the stores, or the nodes, and gives their lines to the printer.
+func (s *session) search(ctx context.Context, stores []string, o *options) error {
 	if len(stores) > 0 {
-		answered, err := s.store(cmd.Context(), stores, o.sources, o.since != "" || o.around != "")
-		if answered || cmd.Context().Err() != nil {
+		answered, err := s.store(ctx, stores, o.sources, o.since != "" || o.around != "")
+		if answered || ctx.Err() != nil {
 			return err
 		}
 		if o.onlyStore() {
@@ -68,11 +73,14 @@ func show(cmd *cobra.Command, c *reach.Cluster, asks []ask, stores []string, o *
 	}
 	for i := range s.asks {
 		s.asks[i].Logs = direct(s.asks[i].Logs)
+		if s.share > 0 {
+			s.asks[i].Lines = min(s.asks[i].Lines, s.share)
+		}
 	}
 	if o.follow {
-		return s.follow(cmd.Context())
+		return s.follow(ctx)
 	}
-	return s.all(cmd.Context())
+	return s.all(ctx)
 }
 
 // session is one call of the command.
@@ -80,6 +88,10 @@ type session struct {
 	*reach.Cluster
 	*printer
 	asks []ask
+	// share is how many lines each node is asked for at most where the nodes are asked themselves; 0 is no bound.
+	share int
+	// from is the node whose store has answered.
+	from string
 }
 
 // stream reads the journal of one node as it comes. begun is called when the answer begins.
@@ -300,6 +312,8 @@ type printer struct {
 	asJSON  bool
 	// width is that of the column of nodes; 0 is none.
 	width int
+	// take is given the lines where they are not written.
+	take func(line) error
 
 	mu   sync.Mutex
 	said io.Writer
@@ -325,6 +339,8 @@ func (p *printer) until(ctx context.Context) func(line) error {
 func (p *printer) print(l line) error {
 	var err error
 	switch {
+	case p.take != nil:
+		err = p.take(l)
 	case p.asJSON && p.width > 0:
 		err = p.object(l)
 	case p.asJSON:

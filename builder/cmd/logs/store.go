@@ -66,6 +66,7 @@ func (s *session) store(ctx context.Context, stores, sources []string, byTime bo
 		for _, p := range problems {
 			s.say("%v; the store of %s is asked", p, node)
 		}
+		s.from = node
 		return true, s.printStored(ctx, kept, end, byTime)
 	}
 	return false, fmt.Errorf("no store of logs answers: %w", errors.Join(problems...))
