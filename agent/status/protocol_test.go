@@ -18,6 +18,7 @@ func TestOperatorsReadTheLineAsItIsWritten(t *testing.T) {
 		Spore: 1, Cluster: "plant", Node: "edge-01", System: "running", Roles: []string{"mqtt-broker"}, Held: []activate.Held{{Role: "worker", Reason: "missing"}},
 		Services: map[string]string{"mosquitto.service": "active"}, Failed: []string{"x.service"}, Waiting: map[string]string{"kafka": "waiting for kafka-2"},
 		Problem: "p", Addresses: []string{"10.77.0.16"}, BootID: "b", BuildTime: 1_790_000_000, Versions: map[string]string{"etcd": "v3.6.1"},
+		Times:         map[string]float64{"kernel": 1.25, "running": 42},
 		Configuration: &slot.Info{RootHash: "aa", ClusterHash: "01", Serial: 7, Trial: true, Staged: "02", StagedRoot: "bb", Other: "02", OtherRoot: "bb", Live: true, Loader: "l", Problem: "q"},
 		Updates:       &looked.Last{At: time.Unix(1_790_000_000, 0).UTC(), From: "https://x", Serial: 8, Problem: "no route"},
 	}
@@ -26,7 +27,7 @@ func TestOperatorsReadTheLineAsItIsWritten(t *testing.T) {
 	require.Equal(t, nodeapi.Status{
 		Spore: 1, Cluster: "plant", Node: "edge-01", System: "running", Roles: []string{"mqtt-broker"}, Held: []nodeapi.Held{{Role: "worker", Reason: "missing"}},
 		Services: l.Services, Failed: l.Failed, Waiting: l.Waiting, Problem: "p", Addresses: l.Addresses,
-		BootID: "b", BuildTime: 1_790_000_000, Versions: l.Versions, Configuration: &nodeapi.Configuration{RootHash: "aa", ClusterHash: "01", Serial: 7, Trial: true, Staged: "02", StagedRoot: "bb", Other: "02", OtherRoot: "bb", Live: true, Loader: "l", Problem: "q"},
+		BootID: "b", BuildTime: 1_790_000_000, Versions: l.Versions, Times: l.Times, Configuration: &nodeapi.Configuration{RootHash: "aa", ClusterHash: "01", Serial: 7, Trial: true, Staged: "02", StagedRoot: "bb", Other: "02", OtherRoot: "bb", Live: true, Loader: "l", Problem: "q"},
 		Updates: &nodeapi.Updates{At: time.Unix(1_790_000_000, 0).UTC(), From: "https://x", Problem: "no route"},
 	}, s)
 }

@@ -59,6 +59,7 @@ type Server struct {
 	static    http.Handler
 	viewers   chan struct{}
 	searches  chan struct{}
+	followers chan struct{}
 
 	mu    sync.Mutex
 	pages map[string]drawing
@@ -80,7 +81,7 @@ func NewServer(o Options, w *Watcher) (*Server, error) {
 	o.Dir = word(o.Dir)
 	s := &Server{
 		Options: o, watcher: w, rows: rows(), templates: map[string]*template.Template{}, viewers: make(chan struct{}, maxViewers),
-		searches: make(chan struct{}, searches), pages: map[string]drawing{},
+		searches: make(chan struct{}, searches), followers: make(chan struct{}, maxFollowers), pages: map[string]drawing{},
 	}
 	names := []string{"problem"}
 	for _, r := range s.rows {
@@ -131,7 +132,8 @@ func (s *Server) functions() template.FuncMap {
 		"logsOf": func(node, unit string) string {
 			return logsAt(map[string]string{"node": node, "unit": unit, "since": "1h"})
 		},
-		"command": func(text string) bool { return strings.HasPrefix(text, "spore ") },
+		"historyOf": historyOf,
+		"command":   func(text string) bool { return strings.HasPrefix(text, "spore ") },
 		"since": func(t Trouble) string {
 			if t.Since.IsZero() {
 				return ""
@@ -170,6 +172,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.static.ServeHTTP(w, r)
 	case r.URL.Path == "/events":
 		s.events(w, r)
+	case r.URL.Path == journalPath:
+		s.journal(w, r)
 	default:
 		s.page(w, r)
 	}
@@ -241,29 +245,15 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	err = s.send(r, w, address)
+	err = s.sendPages(r, w, address)
 	if err != nil && r.Context().Err() == nil && !errors.Is(err, http.ErrAbortHandler) {
 		panic(http.ErrAbortHandler) // The browser is to see that it has ended.
 	}
 }
 
-func (s *Server) send(r *http.Request, w http.ResponseWriter, address string) error {
-	out := http.NewResponseController(w)
-	defer func() { _ = out.SetWriteDeadline(time.Time{}) }() // The connection may have another request.
-	event := func(name string, data any) error {
-		text, err := json.Marshal(data)
-		if err != nil {
-			return err
-		}
-		// One that takes nothing any more is not to keep its seat.
-		if err := out.SetWriteDeadline(time.Now().Add(writing)); err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, text); err != nil {
-			return err
-		}
-		return out.Flush()
-	}
+func (s *Server) sendPages(r *http.Request, w http.ResponseWriter, address string) error {
+	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }() // The connection may have another request.
+	event := func(name string, data any) error { return send(w, name, data) }
 	var sent uint64
 	for {
 		if s.watcher.Ended() {
@@ -286,6 +276,22 @@ func (s *Server) send(r *http.Request, w http.ResponseWriter, address string) er
 			return err
 		}
 	}
+}
+
+// send sends an event (HTML, server-sent events). A browser that takes nothing any more is not to keep its seat.
+func send(w http.ResponseWriter, name string, data any) error {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	out := http.NewResponseController(w)
+	if err := out.SetWriteDeadline(time.Now().Add(writing)); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, text); err != nil {
+		return err
+	}
+	return out.Flush()
 }
 
 // pause waits for a change, for a rest at least and a beat at most, but not past the moment at which a value becomes

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -13,6 +14,9 @@ import (
 	"spore/wire/machine"
 	"spore/wire/nodeapi"
 )
+
+// maxSteps bounds the steps of a start that are shown.
+const maxSteps = 50
 
 // page is what the templates show.
 type page struct {
@@ -28,6 +32,9 @@ type page struct {
 	Status          nodeapi.Status
 	NodeConditions  []nodeapi.Condition
 	Units, Programs []named
+	Steps           []step
+	// Journal is where the lines of the node are had as they are written; empty on other pages.
+	Journal string
 	// Of alerts.
 	NoAlerts, AlertsKnown, AlertsStale bool
 	AlertsProblem, AlertsAge           string
@@ -143,6 +150,33 @@ func programs(s nodeapi.Status) []named {
 	return out
 }
 
+// step is one of the start of a machine: when it was done, what it took since the one before, and both in thousandths of
+// the whole.
+type step struct {
+	Name, At, Took string
+	Begin, Width   int
+}
+
+// steps are those of the start of a node, in the order in which they were done.
+func steps(s nodeapi.Status) []step {
+	names := slices.SortedFunc(maps.Keys(s.Times), func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.Times[a], s.Times[b]), cmp.Compare(a, b))
+	})
+	if len(names) == 0 || len(names) > maxSteps {
+		return nil
+	}
+	whole := max(s.Times[names[len(names)-1]], 0.001)
+	var out []step
+	before := 0.0
+	for _, name := range names {
+		at := max(s.Times[name], 0)
+		row := step{Name: name, At: fmt.Sprintf("%.1f s", at), Took: fmt.Sprintf("%.1f s", at-before), Begin: int(before / whole * 1000)}
+		row.Width = max(2, int(at/whole*1000)-row.Begin)
+		out, before = append(out, row), at
+	}
+	return out
+}
+
 // firing are the alerts, the worst first, but for the one that always fires, while it does.
 func (s *Server) firing(v View, now time.Time) []alert {
 	var out []alert
@@ -248,7 +282,8 @@ func (s *Server) nodePage(a asked, p *page) bool {
 		return false
 	}
 	p.Node, p.Troubles, p.Status, p.NodeConditions = tileOf(n, a.now), n.Troubles(s.Dir), n.Status, n.Health.Conditions
-	p.Units, p.Programs = units(n.Status), programs(n.Status)
+	p.Units, p.Programs, p.Steps = units(n.Status), programs(n.Status), steps(n.Status)
+	p.Journal = journalPath + "?node=" + url.QueryEscape(n.Name)
 	p.Title = n.Name + " – " + p.Title
 	return true
 }

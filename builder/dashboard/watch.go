@@ -10,6 +10,7 @@ import (
 	"spore/builder/clusterhealth"
 	"spore/builder/cmd/logs"
 	"spore/builder/cmd/reach"
+	"spore/builder/cmd/trail"
 	"spore/cluster/facts"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"
@@ -35,6 +36,10 @@ type Asker struct {
 	Alerts func(ctx context.Context) ([]machine.Alert, error)
 	// Logs searches the logs (logs.Search).
 	Logs func(ctx context.Context, q logs.Question) (logs.Found, error)
+	// Follow gives the last lines of a node, and then each as it is written (logs.Follow).
+	Follow func(ctx context.Context, node string, lines int, each func(logs.Line) error) error
+	// Trail asks who had nodes change something (trail.Ask).
+	Trail func(ctx context.Context, q trail.Question) (trail.Answer, error)
 	// Timeout bounds a question.
 	Timeout time.Duration
 	// Ends is when the operator's certificate ends.

@@ -141,6 +141,9 @@ type Status struct {
 	// Versions are those of its programs that keep data, by the name of the data; none where the machine does not say
 	// so.
 	Versions map[string]string `json:"versions"`
+	// Times holds seconds since this start of the machine by step: kernel, stage1, detect, network, activated, running.
+	// Steps that are still to come are missing.
+	Times map[string]float64 `json:"times"`
 }
 
 // Version names the image that runs: the beginning of its root hash, and when it was built.

@@ -20,6 +20,7 @@ import (
 	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/logs"
 	"spore/builder/cmd/reach"
+	"spore/builder/cmd/trail"
 	"spore/builder/dashboard"
 	"spore/builder/entrance"
 	"spore/services/metrics"
@@ -73,6 +74,12 @@ func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen string) error {
 	a := dashboard.Asker{Node: (&visitor{c: c, visits: map[string]*nodeapi.Visit{}}).ask, Timeout: c.Timeout, Ends: ends}
 	a.Logs = func(ctx context.Context, q logs.Question) (logs.Found, error) {
 		return logs.Search(ctx, c, q, time.Now())
+	}
+	a.Follow = func(ctx context.Context, node string, lines int, each func(logs.Line) error) error {
+		return logs.Follow(ctx, c, node, lines, each)
+	}
+	a.Trail = func(ctx context.Context, q trail.Question) (trail.Answer, error) {
+		return trail.Ask(ctx, c, q, time.Now())
 	}
 	if len(c.Facts.Members[metrics.AlertsRole]) > 0 {
 		a.Alerts = func(ctx context.Context) ([]machine.Alert, error) { return alerts.Now(ctx, c) }

@@ -27,17 +27,27 @@ import (
 // maxRecords bounds what is read of one node's answer: its own two files and those of others, in records.
 const maxRecords = 200_000
 
-// filter says which calls are shown.
-type filter struct {
-	nodes []string
-	user  string
-	since string
+// Question says which calls are asked for. What is empty leaves nothing out.
+type Question struct {
+	Nodes []string
+	User  string
+	// Since is how far to look back, such as 12h or 30d.
+	Since string
+}
+
+// Answer is what came of a question.
+type Answer struct {
+	// Calls are in the order of time.
+	Calls []Call
+	// Failed says by node why it does not answer; what it alone has is missing. Asked is how many were asked.
+	Failed map[string]error
+	Asked  int
 }
 
 // Command returns the command.
 func Command() *cobra.Command {
 	var f reach.Flags
-	var show filter
+	var show Question
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "trail [DIR]",
@@ -59,7 +69,7 @@ It fails when a node does not answer, and shows what the others have.`,
 			if err != nil {
 				return err
 			}
-			for _, name := range show.nodes {
+			for _, name := range show.Nodes {
 				if _, err := facts.Find(c.Nodes, name, filepath.Join(dir, "cluster.yaml")); err != nil {
 					return exit.Usage(err)
 				}
@@ -69,22 +79,42 @@ It fails when a node does not answer, and shows what the others have.`,
 	}
 	f.Register(cmd, false)
 	flags := cmd.Flags()
-	flags.StringArrayVar(&show.nodes, "node", nil, "show calls of this node alone (may be given again)")
-	flags.StringVar(&show.user, "user", "", "show calls of this person alone")
-	flags.StringVar(&show.since, "since", "24h", "how far to look back, such as 12h or 30d")
+	flags.StringArrayVar(&show.Nodes, "node", nil, "show calls of this node alone (may be given again)")
+	flags.StringVar(&show.User, "user", "", "show calls of this person alone")
+	flags.StringVar(&show.Since, "since", "24h", "how far to look back, such as 12h or 30d")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-func run(cmd *cobra.Command, c *reach.Cluster, show filter, asJSON bool) error {
-	back, err := duration.Parse(show.since)
+func run(cmd *cobra.Command, c *reach.Cluster, show Question, asJSON bool) error {
+	found, err := Ask(cmd.Context(), c, show, time.Now())
 	if err != nil {
 		return exit.Usage(err)
 	}
+	if asJSON {
+		err = json.NewEncoder(cmd.OutOrStdout()).Encode(found.Calls)
+	} else {
+		err = print(cmd.OutOrStdout(), found.Calls)
+	}
+	if err != nil || len(found.Failed) == 0 {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(found.Failed)) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, nodeapi.Harmless(found.Failed[name].Error()))
+	}
+	return fmt.Errorf("%d of %d nodes do not answer; what they alone have is not shown", len(found.Failed), found.Asked)
+}
+
+// Ask asks all nodes, for each keeps records of others. An error is one of the question.
+func Ask(ctx context.Context, c *reach.Cluster, show Question, now time.Time) (Answer, error) {
+	back, err := duration.Parse(show.Since)
+	if err != nil {
+		return Answer{}, err
+	}
 	q := nodeapi.Request{Path: nodeapi.TrailPath, Query: url.Values{
-		nodeapi.TrailSince: {time.Now().Add(-back).UTC().Format(time.RFC3339)},
+		nodeapi.TrailSince: {now.Add(-back).UTC().Format(time.RFC3339)},
 	}}
-	answers := reach.Each(cmd.Context(), c, func(ctx context.Context, n facts.Node) ([]nodeapi.TrailRecord, error) {
+	answers := reach.Each(ctx, c, func(ctx context.Context, n facts.Node) ([]nodeapi.TrailRecord, error) {
 		return ask(ctx, &c.Client, n.Name, q, show)
 	})
 	kept, failed := map[string][]nodeapi.TrailRecord{}, map[string]error{}
@@ -95,24 +125,12 @@ func run(cmd *cobra.Command, c *reach.Cluster, show filter, asJSON bool) error {
 		}
 		kept[a.Node.Name] = a.Value
 	}
-	calls := merge(kept)
-	if asJSON {
-		err = json.NewEncoder(cmd.OutOrStdout()).Encode(calls)
-	} else {
-		err = print(cmd.OutOrStdout(), calls)
-	}
-	if err != nil || len(failed) == 0 {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(failed)) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, nodeapi.Harmless(failed[name].Error()))
-	}
-	return fmt.Errorf("%d of %d nodes do not answer; what they alone have is not shown", len(failed), len(answers))
+	return Answer{Calls: merge(kept), Failed: failed, Asked: len(answers)}, nil
 }
 
 // ask reads what one node has of the calls that are to be shown.
 func ask(
-	ctx context.Context, c *nodeapi.Client, node string, q nodeapi.Request, show filter,
+	ctx context.Context, c *nodeapi.Client, node string, q nodeapi.Request, show Question,
 ) (out []nodeapi.TrailRecord, err error) {
 	body, err := c.Ask(ctx, node, q)
 	if err != nil {
@@ -124,7 +142,7 @@ func ask(
 		if seen++; seen > maxRecords {
 			return fmt.Errorf("it has more than %d records; look back for a shorter time (--since)", maxRecords)
 		}
-		if (len(show.nodes) == 0 || slices.Contains(show.nodes, r.Node)) && (show.user == "" || show.user == r.User) {
+		if (len(show.Nodes) == 0 || slices.Contains(show.Nodes, r.Node)) && (show.User == "" || show.User == r.User) {
 			out = append(out, r)
 		}
 		return nil
@@ -138,7 +156,7 @@ func print(w io.Writer, calls []Call) error {
 	for _, c := range calls {
 		cells := []string{
 			c.Time.UTC().Format(time.RFC3339), c.Node, c.User, reach.RoleName(c.Role), short(c.Serial), c.From,
-			what(c), result(c), remarks(c),
+			c.What(), c.Outcome(), c.Remarks(),
 		}
 		for i, text := range cells {
 			if cells[i] = oneCell(text); text == "" {
@@ -163,7 +181,8 @@ func short(serial string) string {
 	return serial
 }
 
-func what(c Call) string {
+// What is the call in words: its name, and what it was given.
+func (c Call) What() string {
 	words := []string{c.Call}
 	for _, name := range slices.Sorted(maps.Keys(c.Arguments)) {
 		words = append(words, name+"="+c.Arguments[name])
@@ -180,8 +199,8 @@ func what(c Call) string {
 	return strings.Join(words, " ")
 }
 
-// result says what came of a call. A node that restarts for it cannot say so any more.
-func result(c Call) string {
+// Outcome says what came of a call. A node that restarts for it cannot say so any more.
+func (c Call) Outcome() string {
 	switch {
 	case c.Ended.IsZero():
 		return "not known: it goes on, or the node stopped meanwhile"
@@ -191,8 +210,8 @@ func result(c Call) string {
 	return c.Result
 }
 
-// remarks says where a record is, if it is not on the node.
-func remarks(c Call) string {
+// Remarks says where a record is, if it is not on the node.
+func (c Call) Remarks() string {
 	if slices.Contains(c.Kept, c.Node) {
 		return ""
 	}

@@ -55,11 +55,11 @@ func TestTheNodeItselfIsBelieved(t *testing.T) {
 func TestARecordThatOnlyAnotherNodeHasIsMarked(t *testing.T) {
 	records := []nodeapi.TrailRecord{at("1", 5, nodeapi.Begun, "")}
 	off := merge(map[string][]nodeapi.TrailRecord{"edge-2": records})
-	require.Equal(t, "only edge-2 has it; edge-1 does not answer", remarks(off[0]))
+	require.Equal(t, "only edge-2 has it; edge-1 does not answer", off[0].Remarks())
 	lost := merge(map[string][]nodeapi.TrailRecord{"edge-1": nil, "edge-2": records, "edge-3": records})
-	require.Equal(t, "only edge-2 and edge-3 have it; edge-1 answers, and has lost it", remarks(lost[0]))
+	require.Equal(t, "only edge-2 and edge-3 have it; edge-1 answers, and has lost it", lost[0].Remarks())
 	there := merge(map[string][]nodeapi.TrailRecord{"edge-1": records})
-	require.Empty(t, remarks(there[0]))
+	require.Empty(t, there[0].Remarks())
 }
 
 func TestTheTableShowsWhoDidWhat(t *testing.T) {
