@@ -29,6 +29,7 @@ func rows() []row {
 		{path: "/", title: "Cluster", template: "cluster", make: (*Server).clusterPage},
 		{path: "/alerts", title: "Alerts", template: "alerts", make: (*Server).alertsPage},
 		{path: logsPath, title: "Logs", template: "logs", still: true, make: (*Server).logsPage},
+		{path: chartsPath, title: "Charts", template: "charts", still: true, make: (*Server).chartsPage},
 		{path: historyPath, title: "History", template: "history", still: true, make: (*Server).historyPage},
 		{path: nodesPath, template: "node", make: (*Server).nodePage},
 	}

@@ -60,6 +60,7 @@ type Server struct {
 	viewers   chan struct{}
 	searches  chan struct{}
 	followers chan struct{}
+	questions chan struct{}
 
 	mu    sync.Mutex
 	pages map[string]drawing
@@ -81,7 +82,8 @@ func NewServer(o Options, w *Watcher) (*Server, error) {
 	o.Dir = word(o.Dir)
 	s := &Server{
 		Options: o, watcher: w, rows: rows(), templates: map[string]*template.Template{}, viewers: make(chan struct{}, maxViewers),
-		searches: make(chan struct{}, searches), followers: make(chan struct{}, maxFollowers), pages: map[string]drawing{},
+		searches: make(chan struct{}, searches), followers: make(chan struct{}, maxFollowers), questions: make(chan struct{}, questions),
+		pages: map[string]drawing{},
 	}
 	names := []string{"problem"}
 	for _, r := range s.rows {
@@ -133,6 +135,7 @@ func (s *Server) functions() template.FuncMap {
 			return logsAt(map[string]string{"node": node, "unit": unit, "since": "1h"})
 		},
 		"historyOf": historyOf,
+		"chartsOf":  func(node string) string { return chartsPath + "?" + url.Values{"node": {node}}.Encode() },
 		"command":   func(text string) bool { return strings.HasPrefix(text, "spore ") },
 		"since": func(t Trouble) string {
 			if t.Since.IsZero() {
@@ -172,6 +175,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.static.ServeHTTP(w, r)
 	case r.URL.Path == "/events":
 		s.events(w, r)
+	case r.URL.Path == seriesPath:
+		s.series(w, r)
 	case r.URL.Path == journalPath:
 		s.journal(w, r)
 	default:

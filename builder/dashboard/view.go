@@ -39,6 +39,8 @@ type page struct {
 	NoAlerts, AlertsKnown, AlertsStale bool
 	AlertsProblem, AlertsAge           string
 	Firing                             []alert
+	// Charts says that it has some, and wants the scripts that draw them.
+	Charts bool
 	// Data is what a page has that has no field here.
 	Data any
 	// Still says that it does not change while it is open.

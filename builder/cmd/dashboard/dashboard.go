@@ -19,6 +19,7 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/logs"
+	query "spore/builder/cmd/metrics"
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/trail"
 	"spore/builder/dashboard"
@@ -80,6 +81,11 @@ func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen string) error {
 	}
 	a.Trail = func(ctx context.Context, q trail.Question) (trail.Answer, error) {
 		return trail.Ask(ctx, c, q, time.Now())
+	}
+	if len(c.Facts.Members[metrics.Role]) > 0 {
+		a.Metrics = func(ctx context.Context, o nodeapi.Order) ([]machine.Series, string, error) {
+			return query.Query(ctx, c, o)
+		}
 	}
 	if len(c.Facts.Members[metrics.AlertsRole]) > 0 {
 		a.Alerts = func(ctx context.Context) ([]machine.Alert, error) { return alerts.Now(ctx, c) }

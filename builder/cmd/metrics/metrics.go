@@ -19,7 +19,6 @@ import (
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
 	"spore/services/metrics"
-	"spore/wire/machine"
 	"spore/wire/nodeapi"
 )
 
@@ -122,34 +121,32 @@ func (m moments) order(query string, now time.Time) (nodeapi.Order, error) {
 
 // show prints each series: of one sample in a line, of several with a line for each sample below it.
 func show(w io.Writer, _ string, results []json.RawMessage) error {
+	all, err := read(results)
+	if err != nil {
+		return err
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, part := range results {
-		var all []machine.Series
-		if err := json.Unmarshal(part, &all); err != nil {
-			return fmt.Errorf("the answer is malformed: %w", err)
+	for _, s := range all {
+		if len(s.Samples) == 1 {
+			fmt.Fprintf(t, "%s\t%s\n", Name(s.Labels), nodeapi.Harmless(s.Samples[0].Value))
+			continue
 		}
-		for _, s := range all {
-			if len(s.Samples) == 1 {
-				fmt.Fprintf(t, "%s\t%s\n", name(s.Labels), nodeapi.Harmless(s.Samples[0].Value))
-				continue
-			}
-			if err := t.Flush(); err != nil {
-				return err
-			}
-			fmt.Fprintln(w, name(s.Labels))
-			for _, p := range s.Samples {
-				fmt.Fprintf(t, "  %s\t%s\n", time.UnixMilli(int64(p.At*1000)).UTC().Format(time.RFC3339), nodeapi.Harmless(p.Value))
-			}
-			if err := t.Flush(); err != nil {
-				return err
-			}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(w, Name(s.Labels))
+		for _, p := range s.Samples {
+			fmt.Fprintf(t, "  %s\t%s\n", time.UnixMilli(int64(p.At*1000)).UTC().Format(time.RFC3339), nodeapi.Harmless(p.Value))
+		}
+		if err := t.Flush(); err != nil {
+			return err
 		}
 	}
 	return t.Flush()
 }
 
-// name is a series as PromQL has it, without what a terminal would take for a command.
-func name(labels map[string]string) string {
+// Name is a series as PromQL has it, without what a terminal or a page would take for a command.
+func Name(labels map[string]string) string {
 	var pairs []string
 	for k, v := range labels {
 		if k != "__name__" {
