@@ -30,6 +30,8 @@ func rows() []row {
 		{path: "/alerts", title: "Alerts", template: "alerts", make: (*Server).alertsPage},
 		{path: logsPath, title: "Logs", template: "logs", still: true, make: (*Server).logsPage},
 		{path: chartsPath, title: "Charts", template: "charts", still: true, make: (*Server).chartsPage},
+		{path: "/certificates", title: "Certificates", template: "certificates", still: true, make: (*Server).certificatesPage},
+		{path: "/versions", title: "Versions and updates", template: "versions", make: (*Server).versionsPage},
 		{path: historyPath, title: "History", template: "history", still: true, make: (*Server).historyPage},
 		{path: nodesPath, template: "node", make: (*Server).nodePage},
 	}

@@ -24,6 +24,8 @@ import (
 	"spore/builder/cmd/trail"
 	"spore/builder/dashboard"
 	"spore/builder/entrance"
+	"spore/builder/rotate"
+	"spore/cluster/facts"
 	"spore/services/metrics"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"
@@ -81,6 +83,11 @@ func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen string) error {
 	}
 	a.Trail = func(ctx context.Context, q trail.Question) (trail.Answer, error) {
 		return trail.Ask(ctx, c, q, time.Now())
+	}
+	a.Renewals = func(ctx context.Context) []reach.Answer[nodeapi.Renewal] {
+		return reach.Each(ctx, c, func(ctx context.Context, n facts.Node) (nodeapi.Renewal, error) {
+			return rotate.Nodes{Client: c.Client}.Ask(ctx, n.Name)
+		})
 	}
 	if len(c.Facts.Members[metrics.Role]) > 0 {
 		a.Metrics = func(ctx context.Context, o nodeapi.Order) ([]machine.Series, string, error) {

@@ -8,6 +8,16 @@
   const text = dark ? "#a4acb1" : "#565d62";
   const line = dark ? "#383f43" : "#d5d9db";
   const utc = (at) => new Date(at * 1000).toISOString().slice(0, 19) + "Z";
+  // Marks of the axis of time: the day where it is another one than that of the mark before.
+  const days = (_, ticks) => {
+    let before;
+    return ticks.map((at) => {
+      const t = new Date(at * 1000).toISOString();
+      const day = t.slice(5, 10) === before ? "" : "\n" + t.slice(5, 10);
+      before = t.slice(5, 10);
+      return t.slice(11, at % 60 ? 19 : 16) + day;
+    });
+  };
   const short = (v) => {
     if (v === null || v === undefined) return "–";
     const size = Math.abs(v);
@@ -83,7 +93,7 @@
         width: plot.clientWidth, height: 220, legend: { show: false }, cursor: { drag: { x: true, y: false, setScale: false } },
         tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
         scales: { x: { range: [now.at[0], now.at[now.at.length - 1]] } },
-        axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map(short) }],
+        axes: [{ ...axis, values: days }, { ...axis, size: 64, values: (_, ticks) => ticks.map(short) }],
         series: [{}, ...lines.map((l) => ({ label: l.name, stroke: l.color, width: l.before ? 1 : 2, dash: l.before ? [6, 4] : undefined, spanGaps: false }))],
         hooks: {
           setSelect: [(u) => {
