@@ -107,7 +107,7 @@ func (d *chartsData) at(changes map[string]string) string {
 func (s *Server) chartsPage(a asked, p *page) bool {
 	get := func(name string) string { return strings.TrimSpace(a.query.Get(name)) }
 	d := &chartsData{
-		None: s.watcher.asker.Metrics == nil, Role: store.Role, Query: get("q"), Since: cmp.Or(get("since"), "6h"), Until: get("until"), Node: get("node"),
+		None: s.watcher.asker.Query == nil, Role: store.Role, Query: get("q"), Since: cmp.Or(get("since"), "6h"), Until: get("until"), Node: get("node"),
 		OfRole: get("role"), Compare: get("week") != "",
 	}
 	p.Data = d
@@ -223,14 +223,14 @@ type seriesAnswer struct {
 
 type seriesLine struct {
 	Name   string    `json:"name"`
-	Values []*number `json:"values"`
+	Values []*sixDigits `json:"values"`
 }
 
-// number is a value with as many digits as somebody sees.
-type number float64
+// sixDigits is a value with as many digits as somebody sees.
+type sixDigits float64
 
 // MarshalJSON has six significant digits.
-func (n number) MarshalJSON() ([]byte, error) {
+func (n sixDigits) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(n), 'g', 6, 64), nil
 }
 
@@ -247,7 +247,7 @@ func (s *Server) series(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) seriesOf(ctx context.Context, q url.Values) (out seriesAnswer) {
 	problem := func(err error) seriesAnswer { return seriesAnswer{Problem: shown(err.Error())} }
-	if s.watcher.asker.Metrics == nil {
+	if s.watcher.asker.Query == nil {
 		return problem(fmt.Errorf("no node has the role %s", store.Role))
 	}
 	from, err := strconv.ParseInt(q.Get("from"), 10, 40)
@@ -276,7 +276,7 @@ func (s *Server) seriesOf(ctx context.Context, q url.Values) (out seriesAnswer) 
 	case <-ctx.Done():
 		return problem(ctx.Err())
 	}
-	all, node, err := s.watcher.asker.Metrics(ctx, order)
+	all, node, err := s.watcher.asker.Query(ctx, order)
 	if err != nil {
 		return problem(err)
 	}
@@ -296,14 +296,14 @@ func aligned(all []machine.Series, from, until, step, back int64) (out seriesAns
 	}
 	out.More = max(out.More, 0)
 	for _, one := range all {
-		line := seriesLine{Name: shown(metrics.Name(one.Labels)), Values: make([]*number, len(out.At))}
+		line := seriesLine{Name: shown(metrics.Name(one.Labels)), Values: make([]*sixDigits, len(out.At))}
 		for _, sample := range one.Samples {
 			i := int(math.Round((sample.At + float64(back-from)) / float64(step)))
 			value, err := strconv.ParseFloat(sample.Value, 64)
 			if err != nil || math.IsNaN(value) || math.IsInf(value, 0) || i < 0 || i >= len(out.At) {
 				continue
 			}
-			n := number(value)
+			n := sixDigits(value)
 			line.Values[i] = &n
 		}
 		out.Lines = append(out.Lines, line)

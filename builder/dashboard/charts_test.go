@@ -31,7 +31,7 @@ func (p *plant) stores(t *testing.T, series []machine.Series, problem error) *no
 	require.True(t, found)
 	var asked nodeapi.Order
 	p.facts.Members = map[string][]string{metrics.Role: {"edge-01"}, "mqtt-broker": {"edge-01", "edge.02"}}
-	p.watch(t, Asker{Timeout: time.Second, Metrics: func(_ context.Context, o nodeapi.Order) ([]machine.Series, string, error) {
+	p.watch(t, Asker{Timeout: time.Second, Query: func(_ context.Context, o nodeapi.Order) ([]machine.Series, string, error) {
 		require.NoError(t, verb.Check(o), "the node takes it")
 		asked = o
 		return series, "edge-01", problem

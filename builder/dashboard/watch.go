@@ -40,8 +40,8 @@ type Asker struct {
 	Follow func(ctx context.Context, node string, lines int, each func(logs.Line) error) error
 	// Trail asks who had nodes change something (trail.Ask).
 	Trail func(ctx context.Context, q trail.Question) (trail.Answer, error)
-	// Metrics asks a store of metrics, and says which (metrics.Query). It is nil where the cluster has none.
-	Metrics func(ctx context.Context, o nodeapi.Order) (series []machine.Series, store string, err error)
+	// Query asks a store of metrics, and says which (metrics.Query). It is nil where the cluster has none.
+	Query func(ctx context.Context, o nodeapi.Order) (series []machine.Series, store string, err error)
 	// Renewals asks all nodes how far they are with their certificates (nodeapi.RenewalPath).
 	Renewals func(ctx context.Context) []reach.Answer[nodeapi.Renewal]
 	// Timeout bounds a question.

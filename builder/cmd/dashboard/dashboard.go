@@ -90,7 +90,7 @@ func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen string) error {
 		})
 	}
 	if len(c.Facts.Members[metrics.Role]) > 0 {
-		a.Metrics = func(ctx context.Context, o nodeapi.Order) ([]machine.Series, string, error) {
+		a.Query = func(ctx context.Context, o nodeapi.Order) ([]machine.Series, string, error) {
 			return query.Query(ctx, c, o)
 		}
 	}
