@@ -222,7 +222,7 @@ type seriesAnswer struct {
 }
 
 type seriesLine struct {
-	Name   string    `json:"name"`
+	Name   string       `json:"name"`
 	Values []*sixDigits `json:"values"`
 }
 

@@ -33,6 +33,7 @@ func rows() []row {
 		{path: "/certificates", title: "Certificates", template: "certificates", still: true, make: (*Server).certificatesPage},
 		{path: "/versions", title: "Versions and updates", template: "versions", make: (*Server).versionsPage},
 		{path: historyPath, title: "History", template: "history", still: true, make: (*Server).historyPage},
+		{path: devicesPath, template: "devices", still: true, make: (*Server).devicesPage},
 		{path: nodesPath, template: "node", make: (*Server).nodePage},
 	}
 }

@@ -134,6 +134,7 @@ func (s *Server) functions() template.FuncMap {
 		"logsOf": func(node, unit string) string {
 			return logsAt(map[string]string{"node": node, "unit": unit, "since": "1h"})
 		},
+		"devicesOf": func(node string) string { return devicesPath + url.PathEscape(node) },
 		"historyOf": historyOf,
 		"chartsOf":  func(node string) string { return chartsPath + "?" + url.Values{"node": {node}}.Encode() },
 		"command":   func(text string) bool { return strings.HasPrefix(text, "spore ") },

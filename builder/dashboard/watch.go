@@ -44,6 +44,8 @@ type Asker struct {
 	Query func(ctx context.Context, o nodeapi.Order) (series []machine.Series, store string, err error)
 	// Renewals asks all nodes how far they are with their certificates (nodeapi.RenewalPath).
 	Renewals func(ctx context.Context) []reach.Answer[nodeapi.Renewal]
+	// Devices writes the disks and the network of a node as text.
+	Devices func(ctx context.Context, node string) (disks, network string, err error)
 	// Timeout bounds a question.
 	Timeout time.Duration
 	// Ends is when the operator's certificate ends.

@@ -5,23 +5,29 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/alerts"
+	"spore/builder/cmd/disks"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/logs"
 	query "spore/builder/cmd/metrics"
+	"spore/builder/cmd/network"
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/trail"
+	"spore/builder/cmd/verb"
 	"spore/builder/dashboard"
 	"spore/builder/entrance"
 	"spore/builder/rotate"
@@ -89,6 +95,7 @@ func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen string) error {
 			return rotate.Nodes{Client: c.Client}.Ask(ctx, n.Name)
 		})
 	}
+	a.Devices = func(ctx context.Context, node string) (string, string, error) { return devices(ctx, c, node) }
 	if len(c.Facts.Members[metrics.Role]) > 0 {
 		a.Query = func(ctx context.Context, o nodeapi.Order) ([]machine.Series, string, error) {
 			return query.Query(ctx, c, o)
@@ -121,6 +128,27 @@ func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen string) error {
 	defer asking.Wait()
 	defer stop()
 	return entrance.Serve(ctx, l, door)
+}
+
+// maxDevices bounds what a node says of its disks, and of its network, in bytes.
+const maxDevices = 4 << 20
+
+// devices are the disks and the network of a node, as spore disks and spore net print them.
+func devices(ctx context.Context, c *reach.Cluster, node string) (onDisks, onNetwork string, err error) {
+	var texts [2]strings.Builder
+	for i, of := range []struct {
+		verb string
+		show func(io.Writer, string, []json.RawMessage) error
+	}{{"disks", disks.Show}, {"net", network.Show}} {
+		results, err := verb.Results(ctx, c, node, verb.Row(of.verb), nodeapi.Order{}, maxDevices)
+		if err == nil {
+			err = of.show(&texts[i], node, results)
+		}
+		if err != nil {
+			return "", "", err
+		}
+	}
+	return texts[0].String(), texts[1].String(), nil
 }
 
 // end is when the certificate ends that nodes are shown.

@@ -42,7 +42,7 @@ A selector that would match a second disk of the machine is left out.`,
 			if err != nil {
 				return err
 			}
-			return verb.Tell(cmd, verb.Ask(cmd, c, v, verb.Same(nodeapi.Order{}), nil), asJSON, show)
+			return verb.Tell(cmd, verb.Ask(cmd, c, v, verb.Same(nodeapi.Order{}), nil), asJSON, Show)
 		},
 	}
 	f.Register(cmd, true)
@@ -50,8 +50,8 @@ A selector that would match a second disk of the machine is left out.`,
 	return cmd
 }
 
-// show prints the disks of a node: each a line, and below it its names and parts.
-func show(w io.Writer, node string, results []json.RawMessage) error {
+// Show prints the disks of a node: each a line, and below it its names and parts.
+func Show(w io.Writer, node string, results []json.RawMessage) error {
 	for _, part := range results {
 		var d machine.Disk
 		if err := json.Unmarshal(part, &d); err != nil {

@@ -22,7 +22,7 @@ func TestADiskIsShownWithWhatSelectsIt(t *testing.T) {
 	})
 	require.NoError(t, err)
 	var out strings.Builder
-	require.NoError(t, show(&out, "kafka-01", []json.RawMessage{data}))
+	require.NoError(t, Show(&out, "kafka-01", []json.RawMessage{data}))
 	require.Equal(t, `kafka-01: sda, 4.0 TiB (ST4000, sata, rotating)
   role: it is Kafka disk 1 of this node
   selectors: {serial: "ZGY1"}  {wwn: "0x5000c500a1b2c3d4"}
@@ -34,8 +34,8 @@ func TestADiskIsShownWithWhatSelectsIt(t *testing.T) {
 
 func TestADiskThatNothingSelectsSaysSo(t *testing.T) {
 	var out strings.Builder
-	require.NoError(t, show(&out, "a", []json.RawMessage{[]byte(`{"name":"sdb","whose":"empty","about":"it was proved empty"}`)}))
+	require.NoError(t, Show(&out, "a", []json.RawMessage{[]byte(`{"name":"sdb","whose":"empty","about":"it was proved empty"}`)}))
 	require.Contains(t, out.String(), "selectors: none: nothing that it reports is its own\n")
 	require.NotContains(t, out.String(), "PART")
-	require.ErrorContains(t, show(&out, "a", []json.RawMessage{[]byte(`[]`)}), "malformed")
+	require.ErrorContains(t, Show(&out, "a", []json.RawMessage{[]byte(`[]`)}), "malformed")
 }

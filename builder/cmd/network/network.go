@@ -98,7 +98,7 @@ func list(cmd *cobra.Command, f reach.Flags, w wanted) error {
 	if err != nil {
 		return err
 	}
-	return verb.Tell(cmd, verb.Ask(cmd, c, v, verb.Same(nodeapi.Order{}), nil), w.asJSON, show)
+	return verb.Tell(cmd, verb.Ask(cmd, c, v, verb.Same(nodeapi.Order{}), nil), w.asJSON, Show)
 }
 
 // errNoAnswer is when a probe was made and nothing came back.
@@ -151,8 +151,8 @@ func showProbe(w io.Writer, p machine.Probe) error {
 	return err
 }
 
-// show prints how a node is connected.
-func show(w io.Writer, _ string, results []json.RawMessage) error {
+// Show prints how a node is connected.
+func Show(w io.Writer, _ string, results []json.RawMessage) error {
 	for _, part := range results {
 		var n machine.Network
 		if err := json.Unmarshal(part, &n); err != nil {

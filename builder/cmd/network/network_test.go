@@ -49,7 +49,7 @@ func TestHowANodeIsConnectedIsShown(t *testing.T) {
 	})
 	require.NoError(t, err)
 	var out strings.Builder
-	require.NoError(t, show(&out, "edge-01", []json.RawMessage{data}))
+	require.NoError(t, Show(&out, "edge-01", []json.RawMessage{data}))
 	text := out.String()
 	for _, want := range []string{
 		"02:00:00:00:00:01 (card 02:00:00:00:00:09)", "no carrier", "1000 Mbit/s full", "bond active-backup", "uses eth1", "vlan 12", "on bond0",
@@ -59,9 +59,9 @@ func TestHowANodeIsConnectedIsShown(t *testing.T) {
 	}
 	require.NotContains(t, text, "\x1b")
 	out.Reset()
-	require.NoError(t, show(&out, "edge-01", []json.RawMessage{[]byte(`{"warning":"networkd does not run"}`)}))
+	require.NoError(t, Show(&out, "edge-01", []json.RawMessage{[]byte(`{"warning":"networkd does not run"}`)}))
 	require.Contains(t, out.String(), "LLDP: networkd does not run\nDNS servers: none\n")
-	require.ErrorContains(t, show(&out, "edge-01", []json.RawMessage{[]byte(`1`)}), "malformed")
+	require.ErrorContains(t, Show(&out, "edge-01", []json.RawMessage{[]byte(`1`)}), "malformed")
 }
 
 func TestAProbeIsALine(t *testing.T) {
