@@ -103,6 +103,7 @@ func Verbs() []Verb {
 		{Name: "kafka-lag", Kind: Looks, Who: Lookers(), Bound: 2 * time.Minute},
 		{Name: "kafka-move", Kind: Acts, Who: Hands(), Bound: 110 * time.Minute,
 			Arguments: []Argument{{Name: "off", Needed: true, Check: name}, {Name: "shrink", Check: OneOf("yes", "no")}}},
+		{Name: "kafka-quorum", Kind: Looks, Who: Lookers()},
 		{Name: "kafka-topics", Kind: Looks, Who: Lookers()},
 		{Name: "locate", Kind: Acts, Who: Hands(), Bound: maxLocate + time.Minute,
 			Arguments: []Argument{{Name: "for", Check: span(time.Second, maxLocate)}}},

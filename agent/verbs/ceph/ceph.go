@@ -99,10 +99,10 @@ func (c Ceph) order(ctx context.Context, r *verbs.Run, words ...string) error {
 }
 
 // Status answers with the status, the OSDs and the pools, as ceph(8) has them in JSON: parts {"status": …}, {"osds":
-// {"nodes": […]}} and {"pools": …}. The OSDs come in several parts. What the manager answers is left out, and why is
-// said, where it does not.
+// {"nodes": […]}} and {"pools": …}, and with the monitors: {"monitors": {"all": […], "quorum": […], "leader": …}}. The
+// OSDs come in several parts. What the manager answers is left out, and why is said, where it does not.
 func (c Ceph) Status(ctx context.Context, r *verbs.Run) (string, error) {
-	answers, err := c.ask(ctx, r, []string{"status"})
+	answers, err := c.ask(ctx, r, []string{"status"}, []string{"quorum_status"})
 	if err != nil {
 		return "", err
 	}
@@ -111,6 +111,13 @@ func (c Ceph) Status(ctx context.Context, r *verbs.Run) (string, error) {
 		return "", err
 	}
 	if err := r.Result(map[string]json.RawMessage{"status": answers[0]}); err != nil {
+		return "", err
+	}
+	q, err := parseQuorum(answers[1])
+	if err != nil {
+		return "", err
+	}
+	if err := r.Result(map[string]any{"monitors": map[string]any{"all": q.all(), "quorum": q.Names, "leader": q.Leader}}); err != nil {
 		return "", err
 	}
 	bound := cmp.Or(c.manager, managerBound)
@@ -393,6 +400,33 @@ func before(id string) string {
 		"(spore shutdown), and forget it when spore ceph status shows no degraded data (PG_DEGRADED) any more", id)
 }
 
+// monitors is what is read of `ceph quorum_status`.
+type monitors struct {
+	Names  []string `json:"quorum_names"`
+	Leader string   `json:"quorum_leader_name"`
+	MonMap struct {
+		Mons []struct {
+			Name string `json:"name"`
+		} `json:"mons"`
+	} `json:"monmap"`
+}
+
+func parseQuorum(data []byte) (monitors, error) {
+	var m monitors
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, fmt.Errorf("the quorum is malformed: %w", err)
+	}
+	return m, nil
+}
+
+// all are the names of all monitors, those outside the quorum too.
+func (m monitors) all() (out []string) {
+	for _, mon := range m.MonMap.Mons {
+		out = append(out, mon.Name)
+	}
+	return out
+}
+
 // RemoveMonitor takes a monitor out of the quorum that is lost for good.
 func (c Ceph) RemoveMonitor(ctx context.Context, r *verbs.Run) (string, error) {
 	name := r.Argument("monitor", "")
@@ -400,21 +434,11 @@ func (c Ceph) RemoveMonitor(ctx context.Context, r *verbs.Run) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var s struct {
-		Names  []string `json:"quorum_names"`
-		MonMap struct {
-			Mons []struct {
-				Name string `json:"name"`
-			} `json:"mons"`
-		} `json:"monmap"`
+	s, err := parseQuorum(answers[0])
+	if err != nil {
+		return "", err
 	}
-	if err := json.Unmarshal(answers[0], &s); err != nil {
-		return "", fmt.Errorf("the quorum is malformed: %w", err)
-	}
-	var all []string
-	for _, m := range s.MonMap.Mons {
-		all = append(all, m.Name)
-	}
+	all := s.all()
 	if !slices.Contains(all, name) && slices.Contains(r.Cluster.Members[role], name) {
 		// By an order whose answer nobody heard, or it has never been one.
 		return fmt.Sprintf("%s is none of the monitors (any more); it joins when it starts without its former data", name), nil

@@ -123,9 +123,12 @@ func TestAWaitBearsMonitorsThatDoNotAnswerForAWhile(t *testing.T) {
 	require.ErrorContains(t, err, "no monitor")
 }
 
+// monitorsOf is an answer to quorum_status.
+const monitorsOf = `{"quorum_names":["mon-1"],"quorum_leader_name":"mon-1","monmap":{"mons":[{"name":"mon-1"},{"name":"mon-2"}]}}`
+
 func TestTheStatusComesWithoutTheManager(t *testing.T) {
 	show := func(c Ceph) verbs.Handler { return c.Status }
-	health := `read q; [ "$q" = status ] && { echo '{"health":{"status":"HEALTH_WARN"}}'; exit 0; }; `
+	health := `read q; [ "$q" = status ] && { echo '{"health":{"status":"HEALTH_WARN"}}' '` + monitorsOf + `'; exit 0; }; `
 	for name, tc := range map[string]struct{ manager, want string }{
 		"that hangs":              {"exec sleep 30", "no answer within 3s"},
 		"that is none":            {"echo no manager >&2; exit 1", "no manager"},
@@ -135,10 +138,11 @@ func TestTheStatusComesWithoutTheManager(t *testing.T) {
 			events, done, _, err := do(t, map[string]string{batch: health + tc.manager}, show, nodeapi.Order{})
 			require.NoError(t, err)
 			require.Equal(t, "HEALTH_WARN", done)
-			require.Len(t, events, 2)
+			require.Len(t, events, 3)
 			require.JSONEq(t, `{"status":{"health":{"status":"HEALTH_WARN"}}}`, string(events[0].Result))
-			require.Contains(t, events[1].Say, "the OSDs and the pools are missing")
-			require.Contains(t, events[1].Say, tc.want)
+			require.JSONEq(t, `{"monitors":{"all":["mon-1","mon-2"],"quorum":["mon-1"],"leader":"mon-1"}}`, string(events[1].Result))
+			require.Contains(t, events[2].Say, "the OSDs and the pools are missing")
+			require.Contains(t, events[2].Say, tc.want)
 		})
 	}
 	_, _, _, err := do(t, map[string]string{batch: "echo no monitors >&2; exit 1"}, show, nodeapi.Order{})
@@ -151,12 +155,12 @@ func TestManyOSDsComeInParts(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tree")
 	tree := `{"nodes":[` + strings.Repeat(node+",", 1200) + node + `],"stray":[{"id":7}],"summary":{"total_kb":1}}`
 	require.NoError(t, os.WriteFile(file, []byte(tree), 0o600))
-	script := `read q; [ "$q" = status ] && { echo '{"health":{"status":"HEALTH_OK"}}'; exit 0; }; cat ` + file + `; echo '{"pools":[]}'`
+	script := `read q; [ "$q" = status ] && { echo '{"health":{"status":"HEALTH_OK"}}' '` + monitorsOf + `'; exit 0; }; cat ` + file + `; echo '{"pools":[]}'`
 	events, done, _, err := do(t, map[string]string{batch: script}, show, nodeapi.Order{})
 	require.NoError(t, err)
 	require.Equal(t, "HEALTH_OK", done)
 	var nodes []int
-	for _, e := range events[1:4] {
+	for _, e := range events[2:5] {
 		var part struct {
 			OSDs struct{ Nodes []json.RawMessage }
 		}
@@ -164,10 +168,10 @@ func TestManyOSDsComeInParts(t *testing.T) {
 		nodes = append(nodes, len(part.OSDs.Nodes))
 	}
 	require.Equal(t, []int{500, 500, 201}, nodes)
-	require.JSONEq(t, `{"osds":{"stray":[{"id":7}]}}`, string(events[4].Result))
-	require.JSONEq(t, `{"osds":{"summary":{"total_kb":1}}}`, string(events[5].Result))
-	require.JSONEq(t, `{"pools":{"pools":[]}}`, string(events[6].Result))
-	require.Len(t, events, 7)
+	require.JSONEq(t, `{"osds":{"stray":[{"id":7}]}}`, string(events[5].Result))
+	require.JSONEq(t, `{"osds":{"summary":{"total_kb":1}}}`, string(events[6].Result))
+	require.JSONEq(t, `{"pools":{"pools":[]}}`, string(events[7].Result))
+	require.Len(t, events, 8)
 }
 
 func TestNoMonitorIsTakenOutOnWhichAMajorityHangs(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package kafka is the verbs of Kafka, on a broker: topics and where their copies are, how far groups of consumers are
-// behind, and moving all copies off a broker before it goes.
+// behind, who leads the controllers, and moving all copies off a broker before it goes.
 package kafka
 
 import (

@@ -66,6 +66,7 @@ func Handlers() map[string]verbs.Handler {
 		"install":             install.Install,
 		"kafka-lag":           kafka.Lag,
 		"kafka-move":          kafka.Move,
+		"kafka-quorum":        kafka.Quorum,
 		"kafka-topics":        kafka.Topics,
 		"locate":              locate.Locate,
 		nodeapi.PodLogs:       podlogs.Show,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"spore/builder/cephstatus"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/verb"
 	"spore/wire/nodeapi"
@@ -63,62 +64,10 @@ where fewer monitors would serve than a majority needs.`,
 	return cmd
 }
 
-// answer is what is shown of the answers of Ceph.
-type answer struct {
-	Status struct {
-		Health struct {
-			Status string
-			Checks map[string]struct {
-				Severity string
-				Summary  struct{ Message string }
-			}
-		}
-		QuorumNames []string `json:"quorum_names"`
-	}
-	OSDs struct {
-		Nodes []struct {
-			ID         int64
-			Name, Type string
-			Status     string
-			Reweight   float64
-			Total      float64 `json:"kb"`
-			Used       float64 `json:"kb_used"`
-			PGs        int
-		}
-	}
-	Pools struct {
-		Pools []struct {
-			Name  string
-			Stats struct {
-				Stored   float64 `json:"stored"`
-				MaxAvail float64 `json:"max_avail"`
-				Percent  float64 `json:"percent_used"`
-			}
-		}
-	}
-}
-
 const gib = 1 << 30
 
-// merge puts the parts together in which an answer comes.
-func merge(results []json.RawMessage) (answer, error) {
-	var all answer
-	for _, part := range results {
-		var a answer
-		if err := json.Unmarshal(part, &a); err != nil {
-			return answer{}, fmt.Errorf("the answer is malformed: %w", err)
-		}
-		if a.Status.Health.Status != "" {
-			all.Status = a.Status
-		}
-		all.OSDs.Nodes = append(all.OSDs.Nodes, a.OSDs.Nodes...)
-		all.Pools.Pools = append(all.Pools.Pools, a.Pools.Pools...)
-	}
-	return all, nil
-}
-
 func showStatus(w io.Writer, _ string, results []json.RawMessage) error {
-	a, err := merge(results)
+	a, err := cephstatus.Read(results)
 	if err != nil {
 		return err
 	}
@@ -139,7 +88,7 @@ func showStatus(w io.Writer, _ string, results []json.RawMessage) error {
 				in = "out"
 			}
 			fmt.Fprintf(t, "  %s\t%s, %s\t%.1f of %.1f GiB\t%d placement groups\n", nodeapi.Harmless(n.Name), nodeapi.Harmless(n.Status), in,
-				n.Used*1024/gib, n.Total*1024/gib, n.PGs)
+				n.KBUsed*1024/gib, n.KB*1024/gib, n.PGs)
 		}
 	}
 	for _, p := range a.Pools.Pools {

@@ -1,4 +1,5 @@
-// Package kafka is the command `spore kafka`: topics, the lag of groups, and moving all copies off a broker.
+// Package kafka is the command `spore kafka`: topics, the lag of groups, the controllers, and moving all copies off a
+// broker.
 package kafka
 
 import (
@@ -11,6 +12,7 @@ import (
 
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/verb"
+	"spore/builder/kafkastatus"
 	"spore/wire/nodeapi"
 )
 
@@ -33,6 +35,11 @@ func Command() *cobra.Command {
 			Example: "  spore kafka lag\n  spore kafka lag configs --json", Show: showLag,
 		}.Command(),
 		verb.One{
+			Use: "quorum [DIR]", Verb: "kafka-quorum", Role: role, Short: "Show who leads the controllers, and which brokers are up",
+			Long:    "Quorum asks a broker for the controllers, how far each is behind the one that leads, and for the brokers.",
+			Example: "  spore kafka quorum\n  spore kafka quorum configs --json", Show: showQuorum,
+		}.Command(),
+		verb.One{
 			Use: "move [DIR] BROKER", Verb: "kafka-move", Role: role, Words: []string{"off"}, Short: "Move all copies off a broker",
 			Long: `Move has the other brokers take the copies of all partitions that BROKER has, and waits until they have them. It refuses
 where a partition has a copy on every broker that is up: add a broker first, or allow one copy less with --shrink.`,
@@ -43,50 +50,15 @@ where a partition has a copy on every broker that is up: add a broker first, or 
 	return cmd
 }
 
-// topic is what is shown of one.
-type topic struct {
-	Name, Problem string
-	Partitions    []struct {
-		Leader           int32
-		Replicas, InSync []int32
-	}
-}
-
-// merge puts the parts together in which topics come: the first of a part may go on with the last of the one before.
-func merge(results []json.RawMessage) ([]topic, error) {
-	var all []topic
-	for _, part := range results {
-		var topics []topic
-		if err := json.Unmarshal(part, &topics); err != nil {
-			return nil, fmt.Errorf("the answer is malformed: %w", err)
-		}
-		if n := len(all); n > 0 && len(topics) > 0 && all[n-1].Name == topics[0].Name {
-			all[n-1].Partitions = append(all[n-1].Partitions, topics[0].Partitions...)
-			topics = topics[1:]
-		}
-		all = append(all, topics...)
-	}
-	return all, nil
-}
-
 func showTopics(w io.Writer, _ string, results []json.RawMessage) error {
-	topics, err := merge(results)
+	topics, err := kafkastatus.Topics(results)
 	if err != nil {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TOPIC\tPARTITIONS\tCOPIES\tBEHIND\tWITHOUT LEADER")
 	for _, topic := range topics {
-		copies, behind, offline := 0, 0, 0
-		for _, p := range topic.Partitions {
-			copies = max(copies, len(p.Replicas))
-			if len(p.InSync) < len(p.Replicas) {
-				behind++
-			}
-			if p.Leader < 0 {
-				offline++
-			}
-		}
+		copies, behind, offline := topic.Counts()
 		name := nodeapi.Harmless(topic.Name)
 		if topic.Problem != "" {
 			name += " (" + nodeapi.Harmless(topic.Problem) + ")"
@@ -97,20 +69,44 @@ func showTopics(w io.Writer, _ string, results []json.RawMessage) error {
 }
 
 func showLag(w io.Writer, _ string, results []json.RawMessage) error {
+	lags, err := kafkastatus.Lags(results)
+	if err != nil {
+		return err
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "GROUP\tSTATE\tTOPIC\tRECORDS BEHIND\tUNKNOWN PARTITIONS")
-	for _, part := range results {
-		var lags []struct {
-			Group, State, Topic string
-			Records             int64
-			Unknown             int
+	for _, l := range lags {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\n", nodeapi.Harmless(l.Group), nodeapi.Harmless(l.State), nodeapi.Harmless(l.Topic), l.Records, l.Unknown)
+	}
+	return t.Flush()
+}
+
+func showQuorum(w io.Writer, _ string, results []json.RawMessage) error {
+	q, err := kafkastatus.ReadQuorum(results)
+	if err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "CONTROLLER\tSTATE\tRECORDS BEHIND\tLAST HEARD")
+	for _, v := range q.Voters {
+		state, heard := "follows", fmt.Sprintf("%d s ago", v.Silent)
+		switch {
+		case v.Name == q.Leader:
+			state, heard = "leads", "-"
+		case v.Silent < 0:
+			state, heard = "is not heard", "-"
+		case !v.Follows():
+			state = "is not heard"
 		}
-		if err := json.Unmarshal(part, &lags); err != nil {
-			return fmt.Errorf("the answer is malformed: %w", err)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", nodeapi.Harmless(v.Name), state, v.Behind, heard)
+	}
+	fmt.Fprintln(t, "\nBROKER\tSTATE")
+	for _, b := range q.Brokers {
+		state := "up"
+		if !b.Up {
+			state = "down"
 		}
-		for _, l := range lags {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\n", nodeapi.Harmless(l.Group), nodeapi.Harmless(l.State), nodeapi.Harmless(l.Topic), l.Records, l.Unknown)
-		}
+		fmt.Fprintf(t, "%s\t%s\n", nodeapi.Harmless(b.Name), state)
 	}
 	return t.Flush()
 }

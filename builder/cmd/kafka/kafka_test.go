@@ -30,3 +30,19 @@ func TestATopicInSeveralPartsIsOneRow(t *testing.T) {
 	require.NoError(t, showTopics(&out, "kafka-1", nil))
 	require.ErrorContains(t, showTopics(&out, "kafka-1", []json.RawMessage{json.RawMessage(`{}`)}), "malformed")
 }
+
+func TestTheControllersAreShownByWhoLeads(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, showQuorum(&out, "kafka-1", []json.RawMessage{json.RawMessage(`{"leader":"kafka-1","voters":[
+		{"id":1,"name":"kafka-1","behind":0,"silent":0},{"id":2,"name":"kafka-2","behind":4,"silent":1},
+		{"id":3,"name":"kafka-3\u001b","behind":900,"silent":77},{"id":4,"name":"kafka-4","silent":-1}],
+		"brokers":[{"name":"kafka-1","up":true},{"name":"kafka-2"}]}`)}))
+	var rows []string
+	for line := range strings.Lines(out.String()) {
+		rows = append(rows, strings.Join(strings.Fields(line), " "))
+	}
+	require.Equal(t, []string{
+		"CONTROLLER STATE RECORDS BEHIND LAST HEARD", "kafka-1 leads 0 -", "kafka-2 follows 4 1 s ago",
+		`kafka-3\x1b is not heard 900 77 s ago`, "kafka-4 is not heard 0 -", "", "BROKER STATE", "kafka-1 up", "kafka-2 down",
+	}, rows)
+}

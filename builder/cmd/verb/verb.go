@@ -66,11 +66,15 @@ func Open(cmd *cobra.Command, f reach.Flags, dir string, v nodeapi.Verb) (*reach
 // Ask sends each node its order, all at once, and returns when all have ended. see, where it is not nil, is called with
 // each part of a result as it comes, for one node at a time.
 func Ask(cmd *cobra.Command, c *reach.Cluster, v nodeapi.Verb, order func(facts.Node) nodeapi.Order, see func(node string, part json.RawMessage) error) []reach.Answer[Reply] {
+	return send(cmd.Context(), cmd.ErrOrStderr(), c, v, maxResults, order, see)
+}
+
+func send(ctx context.Context, out io.Writer, c *reach.Cluster, v nodeapi.Verb, most int, order func(facts.Node) nodeapi.Order, see func(node string, part json.RawMessage) error) []reach.Answer[Reply] {
 	var mu sync.Mutex
 	shared := *c
 	shared.Timeout = max(v.Bound, time.Minute) + silence // That of the connection is held below.
-	return reach.Each(cmd.Context(), &shared, func(ctx context.Context, n facts.Node) (Reply, error) {
-		t := taking{node: n.Name, mu: &mu, out: cmd.ErrOrStderr(), see: see}
+	return reach.Each(ctx, &shared, func(ctx context.Context, n facts.Node) (Reply, error) {
+		t := taking{node: n.Name, mu: &mu, out: out, most: most, see: see}
 		body, err := json.Marshal(order(n))
 		if err != nil {
 			return t.reply, fmt.Errorf("internal error: %w", err)
@@ -84,11 +88,45 @@ func Ask(cmd *cobra.Command, c *reach.Cluster, v nodeapi.Verb, order func(facts.
 	})
 }
 
+// maxPage bounds what First keeps of one node, in bytes: it is asked again and again.
+const maxPage = 8 << 20
+
+// First has the first node with a role that answers look, and where it fails the next one, of the nodes of c in their
+// order. What the nodes say meanwhile goes to out. It is an error with the reason of each node where none has done it.
+func First(ctx context.Context, c *reach.Cluster, role string, v nodeapi.Verb, o nodeapi.Order, out io.Writer) (reach.Answer[Reply], error) {
+	left := *c
+	if err := having(&left, role); err != nil {
+		return reach.Answer[Reply]{}, err
+	}
+	var problems []error
+	for _, n := range left.Nodes {
+		one := left
+		one.Nodes = []facts.Node{n}
+		short, cancel := context.WithTimeout(ctx, c.Timeout)
+		err := answers(short, c, n) // One that is down costs no more than the timeout.
+		cancel()
+		if err == nil {
+			a := send(ctx, out, &one, v, maxPage, Same(o), nil)[0]
+			if a.Err == nil {
+				return a, nil
+			}
+			err = a.Err
+		}
+		problems = append(problems, fmt.Errorf("%s: %w", n.Name, err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return reach.Answer[Reply]{}, errors.Join(problems...)
+}
+
 // taking takes what one node gives, which is data from outside.
 type taking struct {
-	node  string
-	mu    *sync.Mutex
-	out   io.Writer
+	node string
+	mu   *sync.Mutex
+	out  io.Writer
+	// most bounds the results in bytes; 0 is maxResults.
+	most  int
 	see   func(node string, part json.RawMessage) error
 	reply Reply
 	// bytes is what the results have, and said counts lines.
@@ -108,8 +146,9 @@ func (t *taking) take(e nodeapi.Event) error {
 	case t.see != nil:
 		return t.see(t.node, e.Result)
 	}
-	if t.bytes += len(e.Result) + partCost; t.bytes > maxResults {
-		return fmt.Errorf("its results have more than %d MiB", maxResults>>20)
+	most := cmp.Or(t.most, maxResults)
+	if t.bytes += len(e.Result) + partCost; t.bytes > most {
+		return fmt.Errorf("its results have more than %d MiB", most>>20)
 	}
 	t.reply.Results = append(t.reply.Results, e.Result)
 	return nil

@@ -145,3 +145,20 @@ func TestAnOrderThatDestroysRepeatsTheWord(t *testing.T) {
 	}
 	require.Empty(t, errs.String())
 }
+
+func TestTheFirstThatLooksIsEnoughAndEachThatDoesNotSaysWhy(t *testing.T) {
+	identity := func() (nodeapi.Identity, error) { return nodeapi.Identity{}, errors.New("no certificate") }
+	c := &reach.Cluster{Timeout: time.Second, Client: nodeapi.Client{Identity: identity}, Nodes: []facts.Node{
+		{Name: "a", Roles: []string{"ceph-mon"}}, {Name: "b"}, {Name: "c", Roles: []string{"ceph-mon"}},
+	}}
+	_, err := First(t.Context(), c, "ceph-mon", Row("ceph-status"), nodeapi.Order{}, io.Discard)
+	require.ErrorContains(t, err, "a: ")
+	require.ErrorContains(t, err, "c: ")
+	require.NotContains(t, err.Error(), "b: ", "it has not the role")
+	require.Len(t, c.Nodes, 3, "the cluster stays as it was")
+	_, err = First(t.Context(), c, "kafka-broker", Row("kafka-topics"), nodeapi.Order{}, io.Discard)
+	require.ErrorContains(t, err, "no node that is asked has the role kafka-broker")
+
+	k := taking{node: "a", mu: new(sync.Mutex), out: io.Discard, most: 1 << 20}
+	require.EqualError(t, k.take(nodeapi.Event{Result: bytes.Repeat([]byte("1"), 1<<20)}), "its results have more than 1 MiB")
+}
