@@ -525,22 +525,22 @@ func TestTwoHundredNodesAreDrawnQuickly(t *testing.T) {
 
 func TestAPageThatNeedsARoleIsThereWhereANodeHasIt(t *testing.T) {
 	p := newPlant(t, "edge-01")
-	p.server.rows = append(p.server.rows, row{path: "/kafka", title: "Kafka", template: "problem", needs: []string{"kafka-broker"},
+	p.server.rows = append(p.server.rows, row{path: "/press", title: "Presses", template: "problem", needs: []string{"press"},
 		make: func(_ *Server, a asked, p *page) bool {
 			p.Problem = &problem{Title: "Topic " + a.query.Get("topic")}
 			return true
 		}})
 	_, text := p.page(t, "/")
-	require.NotContains(t, text, "Kafka")
-	code, text := p.page(t, "/kafka?topic=press")
+	require.NotContains(t, text, "Presses")
+	code, text := p.page(t, "/press?topic=press")
 	require.Equal(t, http.StatusNotFound, code)
-	require.Contains(t, text, "No node has the role kafka-broker.")
-	p.watcher.cluster.Members = map[string][]string{"kafka-broker": {"edge-01"}}
+	require.Contains(t, text, "No node has the role press.")
+	p.watcher.cluster.Members = map[string][]string{"press": {"edge-01"}}
 	_, text = p.page(t, "/")
-	require.Contains(t, text, "Kafka")
-	_, text = p.page(t, "/kafka?topic=press")
+	require.Contains(t, text, "Cluster Alerts Machines Presses")
+	_, text = p.page(t, "/press?topic=press")
 	require.Contains(t, text, "Topic press")
-	d, _, err := p.server.draw("/kafka?topic=press")
+	d, _, err := p.server.draw("/press?topic=press")
 	require.NoError(t, err)
 	require.Contains(t, d.main, "Topic press")
 }

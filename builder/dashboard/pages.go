@@ -25,7 +25,7 @@ type row struct {
 
 // rows are all pages, in the order of the navigation.
 func rows() []row {
-	return []row{
+	return append([]row{
 		{path: "/", title: "Cluster", template: "cluster", make: (*Server).clusterPage},
 		{path: "/alerts", title: "Alerts", template: "alerts", make: (*Server).alertsPage},
 		{path: logsPath, title: "Logs", template: "logs", still: true, make: (*Server).logsPage},
@@ -35,7 +35,7 @@ func rows() []row {
 		{path: historyPath, title: "History", template: "history", still: true, make: (*Server).historyPage},
 		{path: devicesPath, template: "devices", still: true, make: (*Server).devicesPage},
 		{path: nodesPath, template: "node", make: (*Server).nodePage},
-	}
+	}, servicePages()...)
 }
 
 // asked is what a browser asks for, and what is known then.

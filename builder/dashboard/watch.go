@@ -34,18 +34,12 @@ type Asker struct {
 	Node func(ctx context.Context, name string) (nodeapi.Status, nodeapi.Health, error)
 	// Alerts asks who knows them what fires. It is nil where the cluster has no alerts.
 	Alerts func(ctx context.Context) ([]machine.Alert, error)
-	// Logs searches the logs (logs.Search).
-	Logs func(ctx context.Context, q logs.Question) (logs.Found, error)
-	// Follow gives the last lines of a node, and then each as it is written (logs.Follow).
-	Follow func(ctx context.Context, node string, lines int, each func(logs.Line) error) error
-	// Trail asks who had nodes change something (trail.Ask).
-	Trail func(ctx context.Context, q trail.Question) (trail.Answer, error)
-	// Query asks a store of metrics, and says which (metrics.Query). It is nil where the cluster has none.
-	Query func(ctx context.Context, o nodeapi.Order) (series []machine.Series, store string, err error)
-	// Renewals asks all nodes how far they are with their certificates (nodeapi.RenewalPath).
-	Renewals func(ctx context.Context) []reach.Answer[nodeapi.Renewal]
-	// Devices writes the disks and the network of a node as text.
-	Devices func(ctx context.Context, node string) (disks, network string, err error)
+	// Verb has the first node with a role that answers carry out a verb that looks, and the next one where that fails.
+	Verb func(ctx context.Context, role, verb string, o nodeapi.Order) (Reply, error)
+	// Metrics asks a node for what it measures, in the text format of Prometheus.
+	Metrics func(ctx context.Context, node string) ([]byte, error)
+	// Machines asks the spore serve of this machine for the machines that boot from the network.
+	Machines func(ctx context.Context) (Machines, error)
 	// Timeout bounds a question.
 	Timeout time.Duration
 	// Ends is when the operator's certificate ends.
@@ -84,6 +78,8 @@ type View struct {
 	AlertsProblem error
 	// Cluster has the conditions of the whole.
 	Cluster clusterhealth.Cluster
+	// told is what is known for the pages of services, by their paths.
+	told map[string]Told
 }
 
 // Watcher asks nodes while somebody looks.
@@ -97,11 +93,13 @@ type Watcher struct {
 	looks time.Time
 	// wake is closed when somebody looks after a while in which nobody did; changed when the view is another one.
 	wake, changed chan struct{}
+	// lookers ask for the pages of services, by their paths.
+	lookers map[string]*looker
 }
 
 // NewWatcher makes the watcher of a cluster's nodes. It asks nobody before Run.
 func NewWatcher(c facts.Cluster, nodes []facts.Node, a Asker, now func() time.Time) *Watcher {
-	w := &Watcher{cluster: c, asker: a, now: now, wake: make(chan struct{}), changed: make(chan struct{})}
+	w := &Watcher{cluster: c, asker: a, now: now, wake: make(chan struct{}), changed: make(chan struct{}), lookers: lookers()}
 	for _, n := range nodes {
 		w.view.Nodes = append(w.view.Nodes, Node{Node: n, Conditions: map[string]Change{}})
 	}
@@ -122,6 +120,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	if w.asker.Alerts != nil {
 		all.Go(func() { w.repeat(ctx, alertsEvery, w.askAlerts) })
 	}
+	w.runServices(ctx, &all)
 	all.Wait()
 }
 
@@ -252,6 +251,9 @@ func (v View) grows(now time.Time) time.Time {
 		if at := n.Answered.Add(stale); !n.Answered.IsZero() && at.After(now) && (first.IsZero() || at.Before(first)) {
 			first = at
 		}
+	}
+	if at := v.growsOld(now); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+		return at
 	}
 	return first
 }

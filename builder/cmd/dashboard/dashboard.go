@@ -44,14 +44,15 @@ const stay = 20 * time.Second
 // Command returns the command.
 func Command() *cobra.Command {
 	var f reach.Flags
-	var listen string
+	var listen, out string
 	cmd := &cobra.Command{
 		Use:   "dashboard [DIR]",
 		Short: "Serve a page about the running cluster on this machine",
 		Long: `Dashboard asks the nodes of the cluster in DIR (configs when left out) every
 5 to 7 seconds while somebody looks, and serves a page about them on this
 machine, until you press Ctrl-C: what is wrong, since when, and what to do; then
-each node. Alerts are shown where a node has the role ` + metrics.AlertsRole + `.
+each node. Alerts are shown where a node has the role ` + metrics.AlertsRole + `, and each
+service where a node has its role.
 
 It prints the address. Whoever has the address sees the page; nobody can change
 anything by it.`,
@@ -63,15 +64,16 @@ anything by it.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd, c, dir, listen)
+			return serve(cmd, c, dir, listen, out)
 		},
 	}
 	f.Register(cmd, true)
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "loopback address and port; port 0 is any that is free")
+	cmd.Flags().StringVar(&out, "out", "out", "folder of a spore serve on this machine, of which the page shows the machines that wait")
 	return cmd
 }
 
-func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen string) error {
+func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen, out string) error {
 	at, err := net.ResolveTCPAddr("tcp", listen)
 	if err != nil || !at.IP.IsLoopback() {
 		return exit.Usage(fmt.Errorf("the address %q is not one of this machine's loopback; write it as 127.0.0.1:8080", listen))
@@ -104,6 +106,7 @@ func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen string) error {
 	if len(c.Facts.Members[metrics.AlertsRole]) > 0 {
 		a.Alerts = func(ctx context.Context) ([]machine.Alert, error) { return alerts.Now(ctx, c) }
 	}
+	services(&a, c, out)
 	watcher := dashboard.NewWatcher(c.Facts, c.Nodes, a, time.Now)
 	pages, err := dashboard.NewServer(dashboard.Options{Cluster: c.Facts.Name, Dir: dir, Now: time.Now}, watcher)
 	if err != nil {
