@@ -28,6 +28,7 @@ type Reply struct {
 // servicePages are the rows of the table of pages that are about services.
 func servicePages() []row {
 	return []row{
+		{path: kubernetesPath, title: "Kubernetes", template: "kubernetes", needs: []string{master}, make: servicePage(kubernetesPath)},
 		{path: quorumsPath, title: "Quorums", template: "quorums", needs: []string{master, broker, monitor}, make: servicePage(quorumsPath)},
 		{path: kafkaPath, title: "Kafka", template: "kafka", needs: []string{broker}, make: servicePage(kafkaPath)},
 		{path: cephPath, title: "Ceph", template: "ceph", needs: []string{monitor}, make: servicePage(cephPath)},
@@ -48,7 +49,7 @@ type source struct {
 func sources() []source {
 	return []source{
 		{cephPath, askCeph}, {kafkaPath, askKafka}, {messagingPath, askMessaging}, {quorumsPath, askQuorums},
-		{machinesPath, askMachines},
+		{machinesPath, askMachines}, {kubernetesPath, askKubernetes},
 	}
 }
 

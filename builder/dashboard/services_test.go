@@ -338,3 +338,23 @@ func FuzzPagesOfServices(f *testing.F) {
 		}
 	})
 }
+
+func TestKubernetesIsShownWithWhatIsNotWell(t *testing.T) {
+	s := newServing(t, master)
+	s.answers["kubernetes-status"] = `{"nodes":[{"name":"edge-01","ready":"True","version":"v1.34.2"}]}
+{"nodes":[{"name":"b","ready":"False","why":` + asJSON(t, hostile) + `,"pressure":["DiskPressure"]}],"counts":[{"kind":"Deployment","all":3,"well":2}],
+"behind":[{"kind":"Deployment","namespace":"n","name":"web","wanted":3,"ready":1}],"pods":[{"namespace":"n","name":"web-1","phase":"Running","why":"c waits, CrashLoopBackOff","restarts":7,"ended":"c: OOMKilled, code 137"}],"volumes":[{"kind":"PersistentVolumeClaim","namespace":"n","name":"c","state":"Pending"}],"more":["pods that are not well"]}`
+	s.answers["kubernetes-status"] = strings.ReplaceAll(s.answers["kubernetes-status"], "],\n", "],")
+	text := s.show(t, kubernetesPath)
+	for _, want := range []string{
+		"There are more than are shown: pods that are not well.", "1 of 2 nodes are ready", "✕ critical: b False", "<script>alert(1)</script>",
+		"✓ ok: edge-01 True v1.34.2", "n/web-1 Running 7 c waits, CrashLoopBackOff c: OOMKilled, code 137", "! warning: Deployment 3 2",
+		"Deployment 1 of 3", "PersistentVolumeClaim Pending",
+	} {
+		require.Contains(t, strings.Join(strings.Fields(text), " "), want)
+	}
+	many := `{"name":"x","namespace":"` + strings.Repeat("n", 300) + `"}`
+	list := "[" + strings.Repeat(many+",", 5000) + many + "]"
+	s.answers["kubernetes-status"] = `{"nodes":` + list + `,"pods":` + list + `,"volumes":` + list + `,"behind":` + list + `}`
+	require.Less(t, len(s.show(t, kubernetesPath)), 600<<10)
+}

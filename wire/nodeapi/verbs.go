@@ -105,6 +105,8 @@ func Verbs() []Verb {
 			Arguments: []Argument{{Name: "off", Needed: true, Check: name}, {Name: "shrink", Check: OneOf("yes", "no")}}},
 		{Name: "kafka-quorum", Kind: Looks, Who: Lookers()},
 		{Name: "kafka-topics", Kind: Looks, Who: Lookers()},
+		// Lists of all pages, of an API server that may be slow.
+		{Name: "kubernetes-status", Kind: Looks, Who: Lookers(), Bound: 2 * time.Minute, AtOnce: 2},
 		{Name: "locate", Kind: Acts, Who: Hands(), Bound: maxLocate + time.Minute,
 			Arguments: []Argument{{Name: "for", Check: span(time.Second, maxLocate)}}},
 		{

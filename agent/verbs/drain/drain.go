@@ -65,23 +65,40 @@ func Uncordon(ctx context.Context, r *verbs.Run) (string, error) {
 
 // open connects this master to the API server, about a node of the cluster that runs pods.
 func open(r *verbs.Run) (string, *kubeapi.Client, error) {
-	if !slices.Contains(r.Node.Roles, role) {
-		return "", nil, fmt.Errorf("%s is no master (control-plane); masters are %s", r.Node.Name, strings.Join(r.Cluster.Members[role], ", "))
+	if err := master(r); err != nil {
+		return "", nil, err
 	}
 	name := r.Argument("node", "")
 	if !slices.Contains(r.Cluster.Members[role], name) && !slices.Contains(r.Cluster.Members["worker"], name) {
 		return "", nil, fmt.Errorf("%.64q is no node of Kubernetes", name)
 	}
+	c, err := Connect(r)
+	return name, c, err
+}
+
+// master refuses on a node that is none.
+func master(r *verbs.Run) error {
+	if slices.Contains(r.Node.Roles, role) {
+		return nil
+	}
+	return fmt.Errorf("%s is no master (control-plane); masters are %s", r.Node.Name, strings.Join(r.Cluster.Members[role], ", "))
+}
+
+// Connect connects this master to the API server, by the certificate of its agent, which may everything. Who looks
+// only takes kubeapi.Client.Looker of it.
+func Connect(r *verbs.Run) (*kubeapi.Client, error) {
+	if err := master(r); err != nil {
+		return nil, err
+	}
 	o := kubeapi.Credentials{Server: client.Server}
 	var err error
 	for ref, into := range map[string]*[]byte{leaf + "-certificate": &o.Certificate, leaf + "-key": &o.Key} {
 		if *into, err = atomicfile.ReadLimited(r.Machine.Root.At(filepath.Join(paths.Secrets, program, ref)), maxSecret); err != nil {
-			return "", nil, fmt.Errorf("the certificate of this master: %w", err)
+			return nil, fmt.Errorf("the certificate of this master: %w", err)
 		}
 	}
 	if o.Authorities, err = r.Machine.Part.Public("kubernetes-server.crt"); err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	c, err := kubeapi.NewClient(o, kubernetes.Of(r.Cluster.Services).Slow())
-	return name, c, err
+	return kubeapi.NewClient(o, kubernetes.Of(r.Cluster.Services).Slow())
 }

@@ -15,6 +15,7 @@ import (
 	"spore/agent/verbs/etcd"
 	"spore/agent/verbs/install"
 	"spore/agent/verbs/kafka"
+	"spore/agent/verbs/kubernetes"
 	"spore/agent/verbs/locate"
 	"spore/agent/verbs/logs"
 	"spore/agent/verbs/metrics"
@@ -68,6 +69,7 @@ func Handlers() map[string]verbs.Handler {
 		"kafka-move":          kafka.Move,
 		"kafka-quorum":        kafka.Quorum,
 		"kafka-topics":        kafka.Topics,
+		"kubernetes-status":   kubernetes.Status,
 		"locate":              locate.Locate,
 		nodeapi.PodLogs:       podlogs.Show,
 		nodeapi.LogsQuery:     logs.Here().Query,

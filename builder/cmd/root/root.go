@@ -31,6 +31,7 @@ import (
 	"spore/builder/cmd/install"
 	"spore/builder/cmd/kafka"
 	"spore/builder/cmd/keys"
+	"spore/builder/cmd/kubernetes"
 	"spore/builder/cmd/locate"
 	"spore/builder/cmd/lock"
 	"spore/builder/cmd/logs"
@@ -85,7 +86,7 @@ func Command() *cobra.Command {
 			status.Command(), health.Command(), dashboard.Command(), alerts.Command(), logs.Command(), metrics.Command(), dmesg.Command(),
 			top.Command(), disks.Command(), network.Command(), capture.Command(), support.Command(Version), trail.Command(),
 			bundle.Command(), restart.Command(), snapshots.Command(), drain.Command(), drain.UncordonCommand(), etcd.Command(),
-			ceph.Command(), kafka.Command(), quorum.Command(), locate.Command(), power.Reboot(), power.Shutdown(),
+			ceph.Command(), kafka.Command(), kubernetes.Command(), quorum.Command(), locate.Command(), power.Reboot(), power.Shutdown(),
 			reset.Command(), adopt.Command(), install.Command(), clean.Command(), shell.Command(),
 		}},
 		{"keys", "Manage keys, certificates and rights:", []*cobra.Command{

@@ -2,6 +2,7 @@ package kubeapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -46,8 +47,11 @@ type Credentials struct {
 type Client struct {
 	server string
 	http   *http.Client
-	// time bounds a request.
+	// time bounds a request, and most its answer in bytes; 0 is maxAnswer.
 	time time.Duration
+	most int64
+	// as is for whom the API server is to take the client (Looker); empty for whom it is.
+	as string
 }
 
 // NewClient returns a client. slow is the factor by which the machines are slower than usual ones.
@@ -142,12 +146,13 @@ func (c *Client) do(ctx context.Context, method, path, kind string, body, into a
 		return err
 	}
 	defer answer.Close()
-	data, err := io.ReadAll(io.LimitReader(answer, maxAnswer+1))
+	most := cmp.Or(c.most, maxAnswer)
+	data, err := io.ReadAll(io.LimitReader(answer, most+1))
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	if len(data) > maxAnswer {
-		return fmt.Errorf("%s %s: the answer has more than %d bytes", method, path, maxAnswer)
+	if int64(len(data)) > most {
+		return fmt.Errorf("%s %s: the answer has more than %d bytes", method, path, most)
 	}
 	if into == nil {
 		return nil
@@ -173,6 +178,10 @@ func (c *Client) send(ctx context.Context, method, path, kind string, body any) 
 		return nil, fmt.Errorf("internal error: %w", err)
 	}
 	req.Header.Set("Accept", "application/json")
+	if c.as != "" {
+		req.Header.Set("Impersonate-User", c.as)
+		req.Header.Set("Impersonate-Group", lookers)
+	}
 	if kind != "" {
 		req.Header.Set("Content-Type", kind)
 	}

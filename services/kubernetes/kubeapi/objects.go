@@ -48,6 +48,7 @@ func objects(c *facts.Cluster) ([]applied, error) {
 		{object: storageClass(!provisions(c)), theirs: true},
 	}
 	out = append(out, peopleBindings()...)
+	out = append(out, lookObjects()...)
 	if provisions(c) || shares(c) {
 		out = append(out, volumeObjects(c)...)
 	}
