@@ -33,6 +33,7 @@ func servicePages() []row {
 		{path: kafkaPath, title: "Kafka", template: "kafka", needs: []string{broker}, make: servicePage(kafkaPath)},
 		{path: cephPath, title: "Ceph", template: "ceph", needs: []string{monitor}, make: servicePage(cephPath)},
 		{path: messagingPath, title: "MQTT and DNS", template: "messaging", needs: []string{mqttBroker, dnsServer}, make: servicePage(messagingPath)},
+		{path: configurationPath, title: "Configuration", template: "configuration", make: servicePage(configurationPath)},
 		{path: machinesPath, title: "Machines", template: "machines", make: servicePage(machinesPath)},
 	}
 }
@@ -49,7 +50,7 @@ type source struct {
 func sources() []source {
 	return []source{
 		{cephPath, askCeph}, {kafkaPath, askKafka}, {messagingPath, askMessaging}, {quorumsPath, askQuorums},
-		{machinesPath, askMachines}, {kubernetesPath, askKubernetes},
+		{machinesPath, askMachines}, {kubernetesPath, askKubernetes}, {configurationPath, askConfiguration},
 	}
 }
 

@@ -299,8 +299,8 @@ func TestAServiceIsAskedOnlyWhileSomebodyLooksAtItsPage(t *testing.T) {
 
 func TestAPageOfAServiceIsThereWhereANodeHasItsRole(t *testing.T) {
 	for role, want := range map[string]string{
-		"alerts": "Cluster Alerts Machines", mqttBroker: "Cluster Alerts MQTT and DNS Machines", broker: "Cluster Alerts Quorums Kafka Machines",
-		monitor: "Cluster Alerts Quorums Ceph Machines",
+		"alerts": "Cluster Alerts Configuration Machines", mqttBroker: "Cluster Alerts MQTT and DNS Configuration Machines", broker: "Cluster Alerts Quorums Kafka Configuration Machines",
+		monitor: "Cluster Alerts Quorums Ceph Configuration Machines",
 	} {
 		_, text := newServing(t, role).page(t, "/")
 		require.Contains(t, text, want)

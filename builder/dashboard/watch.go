@@ -36,6 +36,10 @@ type Asker struct {
 	Alerts func(ctx context.Context) ([]machine.Alert, error)
 	// Verb has the first node with a role that answers carry out a verb that looks, and the next one where that fails.
 	Verb func(ctx context.Context, role, verb string, o nodeapi.Order) (Reply, error)
+	// On has one node carry out a verb that looks.
+	On func(ctx context.Context, node, verb string, o nodeapi.Order) (Reply, error)
+	// Files are those of the operator's folder that a configuration is compiled from, by their paths in it.
+	Files func() (map[string][]byte, error)
 	// Metrics asks a node for what it measures, in the text format of Prometheus.
 	Metrics func(ctx context.Context, node string) ([]byte, error)
 	// Machines asks the spore serve of this machine for the machines that boot from the network.

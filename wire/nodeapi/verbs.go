@@ -81,6 +81,7 @@ func Verbs() []Verb {
 		{Name: "ceph-status", Kind: Looks, Who: Lookers(), Bound: 2 * time.Minute},
 		{Name: "clean", Kind: Acts, Who: Hands(), Bound: 10 * time.Minute, Arguments: []Argument{{Name: "journal", Check: number(16, 4096)}}},
 		{Name: "clean-given-up", Kind: Acts, Who: Owners(), Destroys: true, Bound: 10 * time.Minute},
+		{Name: "configuration-show", Kind: Looks, Who: Lookers(), AtOnce: 2, Arguments: []Argument{{Name: "file", Check: configurationFile}}},
 		{Name: "disks", Kind: Looks, Who: Lookers()},
 		{Name: "dmesg", Kind: Looks, Who: Lookers(), Arguments: []Argument{{Name: "lines", Check: number(1, MaxLines)}}},
 		{Name: "drain", Kind: Acts, Who: Hands(), Bound: 110 * time.Minute, AtOnce: 4,
@@ -209,6 +210,14 @@ func names(value string) error {
 		if err := name(n); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// configurationFile is a Check that takes the path of a file of the operator's folder.
+func configurationFile(value string) error {
+	if value == "" || len(value) > 256 || !made(value, "/._-") || path.Clean(value) != value || path.IsAbs(value) || strings.HasPrefix(value, "..") {
+		return fmt.Errorf("%.64q is not the path of a file of the configuration", value)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"spore/agent/verbs/capture"
 	"spore/agent/verbs/ceph"
 	"spore/agent/verbs/clean"
+	"spore/agent/verbs/configuration"
 	"spore/agent/verbs/disks"
 	"spore/agent/verbs/dmesg"
 	"spore/agent/verbs/drain"
@@ -55,6 +56,7 @@ func Handlers() map[string]verbs.Handler {
 		"ceph-status":         storage.Status,
 		"clean":               clean.Clean,
 		"clean-given-up":      clean.GivenUp,
+		"configuration-show":  configuration.Show,
 		"disks":               disks.Show,
 		"dmesg":               dmesg.Show,
 		"drain":               drain.Drain,

@@ -106,7 +106,7 @@ func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen, out string) error 
 	if len(c.Facts.Members[metrics.AlertsRole]) > 0 {
 		a.Alerts = func(ctx context.Context) ([]machine.Alert, error) { return alerts.Now(ctx, c) }
 	}
-	services(&a, c, out)
+	services(&a, c, dir, out)
 	watcher := dashboard.NewWatcher(c.Facts, c.Nodes, a, time.Now)
 	pages, err := dashboard.NewServer(dashboard.Options{Cluster: c.Facts.Name, Dir: dir, Now: time.Now}, watcher)
 	if err != nil {

@@ -11,7 +11,9 @@ import (
 	"spore/builder/cmd/verb"
 	"spore/builder/dashboard"
 	"spore/builder/netboot/control"
+	"spore/cluster"
 	"spore/cluster/facts"
+	"spore/cluster/regular"
 	"spore/wire/nodeapi"
 )
 
@@ -76,8 +78,20 @@ func (l *lines) all() []string {
 }
 
 // services has the questions of the pages of services.
-func services(a *dashboard.Asker, c *reach.Cluster, out string) {
+func services(a *dashboard.Asker, c *reach.Cluster, dir, out string) {
 	a.Verb = (&verbs{c: c, last: map[string]string{}}).first
+	a.On = func(ctx context.Context, node, name string, o nodeapi.Order) (dashboard.Reply, error) {
+		var said lines
+		answer, err := verb.At(ctx, c, node, verb.Row(name), o, &said)
+		return dashboard.Reply{Node: node, Results: answer.Value.Results, Said: said.all()}, err
+	}
+	a.Files = func() (map[string][]byte, error) {
+		config, report := cluster.Check(regular.Folder(dir), cluster.Options{})
+		if err := report.Under(dir).Err(); err != nil {
+			return nil, err
+		}
+		return config.Source(), nil
+	}
 	a.Metrics = func(ctx context.Context, node string) ([]byte, error) {
 		return c.Client.Read(ctx, node, nodeapi.Request{Path: nodeapi.MetricsPath}, maxMetrics)
 	}

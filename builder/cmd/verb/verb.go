@@ -120,6 +120,17 @@ func First(ctx context.Context, c *reach.Cluster, role string, v nodeapi.Verb, o
 	return reach.Answer[Reply]{}, errors.Join(problems...)
 }
 
+// At has one node look. What it says meanwhile goes to out.
+func At(ctx context.Context, c *reach.Cluster, node string, v nodeapi.Verb, o nodeapi.Order, out io.Writer) (reach.Answer[Reply], error) {
+	one := *c
+	one.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(n facts.Node) bool { return n.Name != node })
+	if len(one.Nodes) != 1 {
+		return reach.Answer[Reply]{}, fmt.Errorf("%s is not asked", node)
+	}
+	a := send(ctx, out, &one, v, maxPage, Same(o), nil)[0]
+	return a, a.Err
+}
+
 // taking takes what one node gives, which is data from outside.
 type taking struct {
 	node string
