@@ -45,7 +45,9 @@ type asked struct {
 	name  string
 	query url.Values
 	view  View
-	now   time.Time
+	// troubles are all of the cluster.
+	troubles []Trouble
+	now      time.Time
 }
 
 // there tells whether the cluster has what the page needs.

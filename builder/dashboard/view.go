@@ -218,8 +218,9 @@ func (s *Server) pageOf(ctx context.Context, at *url.URL, v View, now time.Time)
 	if !s.watcher.asker.Ends.IsZero() {
 		p.Ends = s.watcher.asker.Ends.UTC().Format("2006-01-02 15:04 UTC")
 	}
-	if wrong := len(v.Troubles(s.Dir)); wrong > 0 {
-		p.Title = fmt.Sprintf("%d wrong – %s", wrong, s.Cluster)
+	troubles := v.Troubles(s.Dir)
+	if len(troubles) > 0 {
+		p.Title = fmt.Sprintf("%d wrong – %s", len(troubles), s.Cluster)
 	}
 	r, name, found := s.find(at.Path)
 	switch {
@@ -238,7 +239,7 @@ func (s *Server) pageOf(ctx context.Context, at *url.URL, v View, now time.Time)
 		if r.title != "" && r.path != "/" {
 			p.Title = r.title + " – " + p.Title
 		}
-		if r.make(s, asked{ctx: ctx, name: name, query: at.Query(), view: v, now: now}, &p) {
+		if r.make(s, asked{ctx: ctx, name: name, query: at.Query(), view: v, troubles: troubles, now: now}, &p) {
 			return p, r.template
 		}
 	}
@@ -252,7 +253,7 @@ func (s *Server) pageOf(ctx context.Context, at *url.URL, v View, now time.Time)
 }
 
 func (s *Server) clusterPage(a asked, p *page) bool {
-	p.Troubles, p.Conditions = a.view.Troubles(s.Dir), a.view.Cluster.Conditions
+	p.Troubles, p.Conditions = a.troubles, a.view.Cluster.Conditions
 	p.Known = s.watcher.asker.Alerts == nil || !a.view.AlertsAt.IsZero()
 	for _, n := range a.view.Nodes {
 		t := tileOf(n, a.now)
