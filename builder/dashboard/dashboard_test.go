@@ -8,7 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -470,6 +470,35 @@ func TestAPageIsSentAgainWhenItChanges(t *testing.T) {
 	<-changed
 	require.Equal(t, []string{"event: page", "event: same"}, eventsOf(t, p, 2), "what is the same is not sent again")
 }
+
+func TestABrowserThatHasThePageIsNotSentItAgain(t *testing.T) {
+	p := newPlant(t, "edge-01")
+	p.round()
+	w := httptest.NewRecorder()
+	p.server.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	sum := regexp.MustCompile(`data-sum="([0-9a-f]+)"`).FindStringSubmatch(w.Body.String())
+	require.Len(t, sum, 2)
+	first := func(query, last string) string {
+		ctx, stop := context.WithCancel(t.Context())
+		stop() // The first event is sent, and none is waited for.
+		r := httptest.NewRequest(http.MethodGet, "/events?page=/"+query, nil).WithContext(ctx)
+		r.Header.Set("Last-Event-ID", last)
+		w := &writer{ResponseRecorder: httptest.NewRecorder()}
+		p.server.ServeHTTP(w, r)
+		name, _, _ := strings.Cut(w.Body.String(), "\n")
+		require.Contains(t, w.Body.String(), "\nid: "+sum[1]+"\n")
+		return name
+	}
+	require.Equal(t, "event: page", first("", ""))
+	require.Equal(t, "event: same", first("&sum="+sum[1], ""))
+	require.Equal(t, "event: page", first("&sum="+sum[1], "0"), "since the page it has got another one")
+	require.Equal(t, "event: same", first("&sum=0", sum[1]))
+}
+
+// writer has time for whatever it is sent.
+type writer struct{ *httptest.ResponseRecorder }
+
+func (*writer) SetWriteDeadline(time.Time) error { return nil }
 
 func TestNodesAreAskedWhileSomebodyLooks(t *testing.T) {
 	p := newPlant(t, "edge-01")

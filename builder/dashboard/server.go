@@ -2,7 +2,7 @@ package dashboard
 
 import (
 	"bytes"
-	"context"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -76,6 +77,9 @@ type drawing struct {
 }
 
 var seed = maphash.MakeSeed()
+
+// id tells what is drawn from whatever else is.
+func (d drawing) id() string { return strconv.FormatUint(d.sum, 16) }
 
 // NewServer makes the server.
 func NewServer(o Options, w *Watcher) (*Server, error) {
@@ -187,10 +191,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	v, _ := s.watcher.Look()
-	p, name := s.pageOf(r.Context(), r.URL, v, s.Now())
+	p, name := s.pageOf(r.URL.Path, v, s.Now())
+	d, err := s.content(p, name)
+	// The browser says by the sum what it has, and gets only what is new.
+	p.Main, p.Sum = template.HTML(d.main), d.id()
 	var body bytes.Buffer
-	if err := s.templates[name].ExecuteTemplate(&body, "page", p); err != nil {
-		http.Error(w, "internal error: "+err.Error(), http.StatusInternalServerError)
+	if err == nil {
+		err = s.templates[name].ExecuteTemplate(&body, "page", p)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -201,6 +211,17 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 	}
 	_, _ = w.Write(body.Bytes())
+}
+
+// content is what is on a page.
+func (s *Server) content(p page, name string) (drawing, error) {
+	var body bytes.Buffer
+	if err := s.templates[name].ExecuteTemplate(&body, "main", p); err != nil {
+		return drawing{}, fmt.Errorf("internal error: %w", err)
+	}
+	d := drawing{main: body.String(), title: p.Title}
+	d.sum = maphash.String(seed, d.title+"\x00"+d.main)
+	return d, nil
 }
 
 // draw is the content of a page now. All who look at it share one that is as good as new.
@@ -216,13 +237,12 @@ func (s *Server) draw(address string) (drawing, <-chan struct{}, error) {
 	if d, ok := s.pages[address]; ok && now.Sub(d.at) < drawn && now.Sub(d.at) >= 0 && (d.grows.IsZero() || now.Before(d.grows)) {
 		return d, changed, nil
 	}
-	p, name := s.pageOf(context.Background(), at, v, now)
-	var body bytes.Buffer
-	if err := s.templates[name].ExecuteTemplate(&body, "main", p); err != nil {
-		return drawing{}, nil, fmt.Errorf("internal error: %w", err)
+	p, name := s.pageOf(path, v, now)
+	d, err := s.content(p, name)
+	if err != nil {
+		return drawing{}, nil, err
 	}
-	d := drawing{main: body.String(), title: p.Title, at: now, grows: v.grows(now)}
-	d.sum = maphash.String(seed, d.title+"\x00"+d.main)
+	d.at, d.grows = now, v.grows(now)
 	if len(s.pages) > 2*maxViewers {
 		clear(s.pages)
 	}
@@ -257,20 +277,43 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) sendPages(r *http.Request, w http.ResponseWriter, address string) error {
-	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }() // The connection may have another request.
-	event := func(name string, data any) error { return send(w, name, data) }
-	var sent uint64
+func (s *Server) send(r *http.Request, w http.ResponseWriter, path string) error {
+	out := http.NewResponseController(w)
+	defer func() { _ = out.SetWriteDeadline(time.Time{}) }() // The connection may have another request.
+	// A browser that comes again says what it got last (HTML, 9.2.4), and one that comes first what the page had.
+	sent := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("sum"))
+	event := func(name string, data any) error {
+		var text bytes.Buffer
+		plain := json.NewEncoder(&text)
+		plain.SetEscapeHTML(false) // Half of a page would be escapes.
+		if err := plain.Encode(data); err != nil {
+			return err
+		}
+		// One that takes nothing any more is not to keep its seat.
+		if err := out.SetWriteDeadline(time.Now().Add(writing)); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "event: %s\nid: %s\ndata: %s\n", name, sent, text.Bytes()); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
 	for {
 		if s.watcher.Ended() {
-			return event("ended", "The certificate has ended. Start spore dashboard again.")
+			v, _ := s.watcher.Look()
+			p, name := s.pageOf(path, v, s.Now())
+			d, err := s.content(p, name)
+			if err != nil {
+				return err
+			}
+			return event("ended", map[string]string{"main": d.main, "title": d.title})
 		}
 		d, changed, err := s.draw(address)
 		if err != nil {
 			return err
 		}
-		if d.sum != sent {
-			sent = d.sum
+		if d.id() != sent {
+			sent = d.id()
 			err = event("page", map[string]string{"main": d.main, "title": d.title})
 		} else {
 			err = event("same", nil)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"html/template"
 	"maps"
 	"net/url"
 	"slices"
@@ -21,9 +22,12 @@ const maxSteps = 50
 // page is what the templates show.
 type page struct {
 	Title, Cluster, Command, Ends string
-	Links                         []link
-	Troubles                      []Trouble
-	Conditions                    []nodeapi.Condition
+	// Main is the content, and Sum tells it from another.
+	Main       template.HTML
+	Sum        string
+	Links      []link
+	Troubles   []Trouble
+	Conditions []nodeapi.Condition
 	// Known says that all have answered just now.
 	Known bool
 	Nodes []tile
@@ -225,6 +229,7 @@ func (s *Server) pageOf(ctx context.Context, at *url.URL, v View, now time.Time)
 	r, name, found := s.find(at.Path)
 	switch {
 	case s.watcher.Ended():
+		p.Title = "The certificate has ended – " + s.Cluster
 		p.Problem = &problem{
 			Title: "The certificate has ended", Text: "The nodes answer nothing any more that this page asks. What is open is old.",
 			Do: []string{"stop spore dashboard by Ctrl-C, and start it again", "spore access " + s.Dir},

@@ -39,8 +39,7 @@
     main.classList.remove("stale");
     silent = setTimeout(() => say("spore dashboard says nothing any more: what you see is old."), 9000);
   };
-  if (main.dataset.still !== undefined) return;
-  const events = new EventSource("/events?page=" + encodeURIComponent(location.pathname + location.search));
+  const events = new EventSource("/events?page=" + encodeURIComponent(location.pathname) + "&sum=" + main.dataset.sum);
   events.addEventListener("page", (e) => {
     waiting = JSON.parse(e.data);
     offer();
@@ -53,8 +52,11 @@
   events.addEventListener("ended", (e) => {
     events.close();
     clearTimeout(silent);
-    main.replaceChildren();
-    say(JSON.parse(e.data));
+    const last = JSON.parse(e.data);
+    show(last.main, last.title);
+    lost.hidden = true;
+    main.classList.remove("stale");
+    main.focus();
   });
   events.onerror = () => {
     clearTimeout(silent);

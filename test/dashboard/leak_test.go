@@ -1,0 +1,119 @@
+//go:build e2e
+
+package dashboard
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What is open at a time, and how much more the command may have at the end than at the beginning: connections that it
+// has yet to see the end of, and bytes.
+const (
+	viewers        = 50
+	moreGoroutines = 5
+	moreBytes      = 4 << 20
+)
+
+// A browser opens six connections to an address at most: those who look are clients that ask what a browser asks.
+func TestPagesThatAreClosedLeaveNothing(t *testing.T) {
+	t.Parallel()
+	c := newCommand(t)
+	length := 45 * time.Second
+	if os.Getenv("SPORE_SOAK") != "" {
+		length = time.Hour
+	}
+	round(t, c)
+	goroutines, bytes := c.uses(t)
+	began, rounds := time.Now(), 0
+	for ; time.Since(began) < length; rounds++ {
+		round(t, c)
+	}
+	require.Greater(t, rounds, 3)
+	var g, m int
+	require.Eventually(t, func() bool {
+		g, m = c.uses(t)
+		return g <= goroutines+moreGoroutines && m <= bytes+moreBytes
+	}, patience, 100*time.Millisecond, "it had %d goroutines and %d bytes", goroutines, bytes)
+	t.Logf("%d rounds of %d pages: %d goroutines and %d kB, %d and %d kB before", rounds, viewers, g, m>>10, goroutines, bytes>>10)
+}
+
+// uses is how many goroutines the command has, and how many bytes.
+func (c *command) uses(t *testing.T) (goroutines, bytes int) {
+	t.Helper()
+	_, err := fmt.Fprintln(c.in)
+	require.NoError(t, err)
+	line, err := c.out.ReadString('\n')
+	require.NoError(t, err)
+	_, err = fmt.Sscan(line, &goroutines, &bytes)
+	require.NoError(t, err)
+	return goroutines, bytes
+}
+
+// round opens all pages, reads two events of each, and closes them.
+func round(t *testing.T, c *command) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	problems := make(chan error, viewers)
+	var all sync.WaitGroup
+	for i := range viewers {
+		all.Go(func() { problems <- view(ctx, c, pages[i%len(pages)].path) })
+	}
+	all.Wait()
+	for range viewers {
+		require.NoError(t, <-problems)
+	}
+}
+
+// view is one who looks at a page.
+func view(ctx context.Context, c *command, path string) error {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return err
+	}
+	own := &http.Transport{}
+	defer own.CloseIdleConnections()
+	browser := http.Client{Jar: jar, Transport: own}
+	get := func(address string) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+		if err != nil {
+			return nil, err
+		}
+		return browser.Do(r)
+	}
+	for _, address := range []string{c.address, c.origin + path} {
+		res, err := get(address)
+		if err != nil {
+			return err
+		}
+		if err := res.Body.Close(); err != nil {
+			return err
+		}
+	}
+	res, err := get(c.origin + "/events?page=" + path)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	seen := 0
+	for lines := bufio.NewScanner(res.Body); seen < 2 && lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "event: ") {
+			seen++
+		}
+	}
+	if seen < 2 {
+		return fmt.Errorf("%s: %d events of 2", path, seen)
+	}
+	return nil
+}
