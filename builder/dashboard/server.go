@@ -49,6 +49,8 @@ type Options struct {
 	// Cluster is the name of the cluster, and Dir its folder as the commands on the page have it.
 	Cluster, Dir string
 	Now          func() time.Time
+	// Token is what a form has to bring that changes something: nobody guesses it, and it is of this server alone.
+	Token string
 }
 
 // Server answers a browser that was let in (package entrance).
@@ -89,11 +91,7 @@ func NewServer(o Options, w *Watcher) (*Server, error) {
 		searches: make(chan struct{}, searches), followers: make(chan struct{}, maxFollowers), questions: make(chan struct{}, questions),
 		pages: map[string]drawing{},
 	}
-	names := []string{"problem"}
-	for _, r := range s.rows {
-		names = append(names, r.template)
-	}
-	for _, name := range names {
+	for _, name := range []string{"cluster", "node", "alerts", "silence", "problem"} {
 		t, err := template.New(name).Funcs(s.functions()).ParseFS(templateFiles, "templates/page.html", "templates/"+name+".html")
 		if err != nil {
 			return nil, fmt.Errorf("internal error: %w", err)
@@ -180,10 +178,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.static.ServeHTTP(w, r)
 	case r.URL.Path == "/events":
 		s.events(w, r)
-	case r.URL.Path == seriesPath:
-		s.series(w, r)
-	case r.URL.Path == journalPath:
-		s.journal(w, r)
+	case r.URL.Path == silencePath || r.URL.Path == unsilencePath:
+		s.act(w, r)
+	case r.Method != http.MethodGet:
+		w.Header().Set("Allow", http.MethodGet)
+		s.refuse(w, http.StatusMethodNotAllowed, problem{
+			Title: "This page is for reading", Text: "Nothing was changed.", Do: []string{"go to the page of the cluster"},
+		})
 	default:
 		s.page(w, r)
 	}

@@ -43,12 +43,9 @@ type page struct {
 	NoAlerts, AlertsKnown, AlertsStale bool
 	AlertsProblem, AlertsAge           string
 	Firing                             []alert
-	// Charts says that it has some, and wants the scripts that draw them.
-	Charts bool
-	// Data is what a page has that has no field here.
-	Data any
-	// Still says that it does not change while it is open.
-	Still bool
+	// Acts says that alerts can be silenced, Form is where, and Still that the page does not change.
+	Acts, Still bool
+	Form        *form
 	// Problem is why there is no other page.
 	Problem *problem
 }
@@ -78,6 +75,9 @@ type alert struct {
 	Level                                                Level
 	Severity, Name, Node, Since, State, Summary, Runbook string
 	Known, Fires                                         bool
+	Silences                                             []silenced
+	// Silence is where it can be silenced; empty where it cannot.
+	Silence string
 }
 
 // problem is a page about what is not there.
@@ -201,6 +201,10 @@ func (s *Server) firing(v View, now time.Time) []alert {
 			row.Level = Critical
 		}
 		_, row.Known = v.node(row.Node)
+		row.Silences = silences(a, s.acts())
+		if s.acts() && row.Fires {
+			row.Silence = silencePath + "?" + wishOf(a, row.Known).Encode()
+		}
 		out = append(out, row)
 	}
 	slices.SortStableFunc(out, func(a, b alert) int { return int(b.Level) - int(a.Level) })
@@ -216,12 +220,22 @@ func (v View) node(name string) (Node, bool) {
 	return v.Nodes[i], true
 }
 
-// pageOf is what an address shows; the row's name of a template is its second value.
-func (s *Server) pageOf(ctx context.Context, at *url.URL, v View, now time.Time) (page, string) {
-	p := page{Cluster: s.Cluster, Command: "spore dashboard", Links: s.links(at.Path), Title: s.Cluster}
+// acts tells whether alerts can be silenced.
+func (s *Server) acts() bool { return s.watcher.asker.Silence != nil && s.Token != "" }
+
+// frame is what all pages have.
+func (s *Server) frame(path string) page {
+	p := page{Cluster: s.Cluster, Command: "spore dashboard", Acts: s.acts()}
 	if !s.watcher.asker.Ends.IsZero() {
 		p.Ends = s.watcher.asker.Ends.UTC().Format("2006-01-02 15:04 UTC")
 	}
+	p.Links = []link{{"Cluster", "/", path == "/"}, {"Alerts", "/alerts", path == "/alerts"}}
+	return p
+}
+
+// pageOf is what a path shows; the template is its second value.
+func (s *Server) pageOf(path string, v View, now time.Time) (page, string) {
+	p := s.frame(path)
 	troubles := v.Troubles(s.Dir)
 	if len(troubles) > 0 {
 		p.Title = fmt.Sprintf("%d wrong – %s", len(troubles), s.Cluster)

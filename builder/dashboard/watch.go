@@ -34,16 +34,10 @@ type Asker struct {
 	Node func(ctx context.Context, name string) (nodeapi.Status, nodeapi.Health, error)
 	// Alerts asks who knows them what fires. It is nil where the cluster has no alerts.
 	Alerts func(ctx context.Context) ([]machine.Alert, error)
-	// Verb has the first node with a role that answers carry out a verb that looks, and the next one where that fails.
-	Verb func(ctx context.Context, role, verb string, o nodeapi.Order) (Reply, error)
-	// On has one node carry out a verb that looks.
-	On func(ctx context.Context, node, verb string, o nodeapi.Order) (Reply, error)
-	// Files are those of the operator's folder that a configuration is compiled from, by their paths in it.
-	Files func() (map[string][]byte, error)
-	// Metrics asks a node for what it measures, in the text format of Prometheus.
-	Metrics func(ctx context.Context, node string) ([]byte, error)
-	// Machines asks the spore serve of this machine for the machines that boot from the network.
-	Machines func(ctx context.Context) (Machines, error)
+	// Silence and Unsilence have nobody told of alerts, and end that by the ID of the silence; they return what was done.
+	// Both are nil where the certificate is no operator's.
+	Silence   func(ctx context.Context, w Wish) (string, error)
+	Unsilence func(ctx context.Context, id string) (string, error)
 	// Timeout bounds a question.
 	Timeout time.Duration
 	// Ends is when the operator's certificate ends.

@@ -28,7 +28,7 @@ type Options struct {
 	First string
 	// Random gives what nobody guesses.
 	Random io.Reader
-	// Methods are those that may be asked.
+	// Methods are those that may be asked. What is not GET has to come from a page of the Host.
 	Methods []string
 }
 
@@ -75,11 +75,13 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this is not the address of the page", http.StatusMisdirectedRequest)
 	case !d.may(r.Method):
 		http.Error(w, "the page is for reading", http.StatusMethodNotAllowed)
-	case len(r.URL.Path) > 1 && d.known(r.URL.Path[1:]):
+	case r.Method == http.MethodGet && len(r.URL.Path) > 1 && d.known(r.URL.Path[1:]):
 		http.SetCookie(w, &http.Cookie{Name: d.cookie(), Value: d.token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		http.Redirect(w, r, d.First, http.StatusSeeOther)
 	case foreign(r):
 		http.Error(w, "another page asks for it", http.StatusForbidden)
+	case !d.own(r):
+		http.Error(w, "only the page itself changes something", http.StatusForbidden)
 	case !d.has(r):
 		http.Error(w, "open the address that "+d.Command+" has printed", http.StatusForbidden)
 	default:
@@ -101,6 +103,12 @@ func (d *Door) may(method string) bool {
 func foreign(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site != "" && site != "same-origin" && site != "none"
+}
+
+// own tells whether a page of the Host asks for what may change something. Browsers say with each such question whose
+// page it is (Fetch, 3.2); who does not is none, and knows no page.
+func (d *Door) own(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Header.Get("Origin") == "http://"+d.Host
 }
 
 func (d *Door) has(r *http.Request) bool {

@@ -65,6 +65,45 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 }
 
+func TestOnlyAPageOfTheHostChangesSomething(t *testing.T) {
+	inner := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	d, path, err := New(Options{
+		Host: "127.0.0.1:8080", Name: "page", Command: "spore page", First: "/first", Random: bytes.NewReader(make([]byte, tokenBytes)),
+		Methods: []string{http.MethodGet, http.MethodPost},
+	}, inner)
+	require.NoError(t, err)
+	const cookie = "page-8080=00000000000000000000000000000000"
+	for name, c := range map[string]struct {
+		method, path, cookie, origin, site string
+		want                               int
+	}{
+		"a form of the page":             {http.MethodPost, "/x", cookie, "http://127.0.0.1:8080", "same-origin", http.StatusTeapot},
+		"of a browser that says no site": {http.MethodPost, "/x", cookie, "http://127.0.0.1:8080", "", http.StatusTeapot},
+		"without the cookie":             {http.MethodPost, "/x", "", "http://127.0.0.1:8080", "same-origin", http.StatusForbidden},
+		"of another port":                {http.MethodPost, "/x", cookie, "http://127.0.0.1:8081", "same-site", http.StatusForbidden},
+		"of another port, unsaid":        {http.MethodPost, "/x", cookie, "http://127.0.0.1:8081", "", http.StatusForbidden},
+		"of the web":                     {http.MethodPost, "/x", cookie, "https://evil.example", "cross-site", http.StatusForbidden},
+		"of a page without an origin":    {http.MethodPost, "/x", cookie, "null", "", http.StatusForbidden},
+		"of nobody":                      {http.MethodPost, "/x", cookie, "", "", http.StatusForbidden},
+		"with the address as its path":   {http.MethodPost, path, "", "http://127.0.0.1:8080", "", http.StatusForbidden},
+		"what is for reading":            {http.MethodGet, "/x", cookie, "", "", http.StatusTeapot},
+		"by another method":              {http.MethodPut, "/x", cookie, "http://127.0.0.1:8080", "same-origin", http.StatusMethodNotAllowed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := httptest.NewRequest(c.method, "http://127.0.0.1:8080"+c.path, nil)
+			for header, value := range map[string]string{"Cookie": c.cookie, "Origin": c.origin, "Sec-Fetch-Site": c.site} {
+				if value != "" {
+					r.Header.Set(header, value)
+				}
+			}
+			w := httptest.NewRecorder()
+			d.ServeHTTP(w, r)
+			require.Equal(t, c.want, w.Code)
+			require.Empty(t, w.Header().Get("Set-Cookie"))
+		})
+	}
+}
+
 func TestADoorWithoutChanceIsNone(t *testing.T) {
 	_, _, err := New(Options{Random: bytes.NewReader(nil)}, http.NotFoundHandler())
 	require.ErrorContains(t, err, "make the secret of the address")

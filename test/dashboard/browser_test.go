@@ -163,11 +163,15 @@ func call[P, R any](b *tab, command cdp.Command[P, R], params P) (R, error) {
 // policy of the page.
 func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	out, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	out, err := try[T](b, expression)
 	require.NoError(b.t, err, expression[:min(len(expression), 200)])
 	return out
+}
+
+func try[T any](b *tab, expression string) (T, error) {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
 // open goes to an address.
@@ -204,8 +208,13 @@ func (b *tab) text() string {
 func (b *tab) sees(bound time.Duration, expression, what string) time.Duration {
 	b.t.Helper()
 	began := time.Now()
-	for !eval[bool](b, "!!("+expression+")") {
-		if time.Since(began) > bound {
+	for {
+		seen, err := try[bool](b, "!!(document.body && ("+expression+"))")
+		if seen && err == nil {
+			break
+		}
+		if time.Since(began) > bound { // Until then, another page may be on the way, in which nothing can be asked.
+			require.NoError(b.t, err)
 			require.Fail(b.t, "not seen within "+bound.String(), "%s\n%s", what, b.text())
 		}
 		time.Sleep(100 * time.Millisecond)

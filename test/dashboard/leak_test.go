@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -101,7 +102,7 @@ func view(ctx context.Context, c *command, path string) error {
 			return err
 		}
 	}
-	res, err := get(c.origin + "/events?page=" + path)
+	res, err := get(c.origin + "/events?page=" + url.QueryEscape(path))
 	if err != nil {
 		return err
 	}

@@ -5,12 +5,17 @@ package dashboard
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
+
+	"spore/wire/machine"
 )
 
 // What a page may cost: its bytes in all, with style, script and first event; and the time until something is painted,
@@ -28,36 +33,62 @@ var pages = []struct {
 	sees []string
 	// picture is the name of its pictures; empty where there are none.
 	picture string
+	// operator is whether the certificate may silence alerts, and status what the server answers; 0 is that all is well.
+	operator bool
+	status   int
 }{
-	{"/", []string{"things are wrong", "edge-03", "it does not answer: connection refused", "1 % of /var is free", "spore clean configs --node edge-02"}, "cluster"},
-	{"/nodes/edge-02", []string{"edge-02", "1 % of /var is free", "mosquitto.service", "0123456789ab"}, "node"},
-	{"/nodes/edge-03", []string{"edge-03", "it does not answer: connection refused"}, ""},
-	{"/nodes/edge-04", []string{"kafka.service", "failed"}, ""},
-	{"/alerts", []string{"NodeSilent", "the press is too hot", "held back", "docs/alerts.md#nodesilent"}, "alerts"},
-	{"/nowhere", []string{"There is no such page"}, ""},
+	{path: "/", picture: "cluster", sees: []string{
+		"things are wrong", "edge-03", "it does not answer: connection refused", "1 % of /var is free", "spore clean configs --node edge-02",
+	}},
+	{path: "/nodes/edge-02", picture: "node", sees: []string{"edge-02", "1 % of /var is free", "mosquitto.service", "0123456789ab"}},
+	{path: "/nodes/edge-03", sees: []string{"edge-03", "it does not answer: connection refused"}},
+	{path: "/nodes/edge-04", sees: []string{"kafka.service", "failed"}},
+	{path: "/alerts", sees: []string{"NodeSilent", "the press is too hot", "held back", "docs/alerts.md#nodesilent", "changes nothing"}},
+	{path: "/alerts", operator: true, picture: "alerts", sees: []string{"NodeSilent", "Silence", "End the silence", "by bert", "can silence alerts"}},
+	{path: silenceForm, operator: true, picture: "silence", sees: []string{"For how long", "Why"}},
+	{path: "/alerts/unsilence?id=" + silenceID, operator: true, sees: []string{"End the silence", "bert", "the sensor is replaced"}},
+	{path: silenceForm, status: http.StatusForbidden, sees: []string{"You may look, and not silence", "spore access configs --role operator"}},
+	{path: "/nowhere", status: http.StatusNotFound, sees: []string{"There is no such page"}},
 }
 
-// screens are the widths and colour schemes.
-var screens = []struct {
+// silenceForm is where an alert is silenced.
+const silenceForm = "/alerts/silence?name=PressTooHot&label=job%3Dpress"
+
+// screen is a width, in CSS pixels, and a colour scheme.
+type screen struct {
 	width  int64
 	scheme string
-}{{1280, "light"}, {1280, "dark"}, {390, "light"}, {390, "dark"}}
+}
+
+var screens = []screen{{1280, "light"}, {1280, "dark"}, {390, "light"}, {390, "dark"}}
 
 func TestPagesAreForEverybody(t *testing.T) {
-	small := served(t, troubled())
+	small, operated := served(t, troubled()), troubled()
+	operated.operator = true
+	served(t, operated)
 	hurt := troubled()
+	hurt.operator = true
 	hurt.says("edge-02", spiteful)
 	hurt.nodes[3].Name = hostile
 	hurt.answers[hostile] = well(hostile)
 	evil := served(t, hurt)
+	hurt.alerts = append(hurt.alerts, machine.Alert{
+		Labels: map[string]string{machine.AlertName: hostile, machine.AlertNode: hostile, machine.Severity: hostile}, State: machine.Silenced,
+		Summary: hostile, Silences: []machine.Silence{{ID: hostile, By: hostile, Comment: hostile}},
+	})
 	for _, p := range pages {
-		t.Run(p.path, func(t *testing.T) { holds(t, small, p.path, p.sees, p.picture) })
-		if p.path != "/nowhere" && p.path != "/nodes/edge-04" {
-			t.Run("hostile "+p.path, func(t *testing.T) { holds(t, evil, p.path, nil, "") })
+		of := small
+		if p.operator {
+			of = operated
 		}
+		t.Run(p.path, func(t *testing.T) { holds(t, of, p.path, p.sees, p.picture, p.status, screens...) })
+	}
+	for _, path := range []string{"/", "/alerts", "/nodes/edge-02", "/alerts/silence?" + url.Values{"name": {hostile}, "label": {hostile}}.Encode(),
+		"/alerts/unsilence?" + url.Values{"id": {hostile}}.Encode()} {
+		t.Run("hostile", func(t *testing.T) { holds(t, evil, path, nil, "", 0, screens[0], screens[2]) })
 	}
 	t.Run("200 nodes", func(t *testing.T) {
-		holds(t, served(t, large(200)), "/", []string{"40 things are wrong", "200 nodes", "edge-199"}, "")
+		holds(t, served(t, large(200)), "/", []string{"40 things are wrong", "200 nodes", "edge-199"}, "", 0, screens[0], screens[3])
 	})
 }
 
@@ -73,7 +104,7 @@ func served(t *testing.T, p *plant) *plant {
 }
 
 // holds what is to be true of each page.
-func holds(t *testing.T, p *plant, path string, sees []string, picture string) {
+func holds(t *testing.T, p *plant, path string, sees []string, picture string, status int, screens ...screen) {
 	b := newTab(t)
 	b.open(p.address) // It gets its cookie there.
 	costs(t, b, p.origin+path)
@@ -93,10 +124,10 @@ func holds(t *testing.T, p *plant, path string, sees []string, picture string) {
 	require.False(t, eval[bool](b, "'hacked' in window"))
 	require.Zero(t, eval[int](b, "document.querySelectorAll('img, main script').length"))
 	b.mu.Lock()
-	if path == "/nowhere" { // The browser tells of it what it is.
+	if status != 0 { // The browser tells of it on the console, too.
 		require.NotEmpty(t, b.wrong)
 		for _, w := range b.wrong {
-			require.Contains(t, w, "404 (Not Found)")
+			require.Contains(t, w, fmt.Sprintf("the server responded with a status of %d", status))
 		}
 		b.wrong = nil
 	}
@@ -146,12 +177,15 @@ func accessible(t *testing.T, b *tab, screen string) {
 func keyboard(t *testing.T, b *tab) {
 	t.Helper()
 	const name = `const name = (e) => [e.tagName, e.getAttribute("href"), e.getAttribute("name"), e.textContent.trim()].join(" ");`
-	want := eval[[]string](b, `(() => {`+name+` document.activeElement.blur(); getSelection().empty();
+	want := eval[[]string](b, `(() => {`+name+`
+		document.activeElement.blur();
+		getSelection().empty();
+		window.reached = [];
+		window.reaches ||= document.addEventListener("focusin", (e) => reached.push([name(e.target), getComputedStyle(e.target).outlineStyle])) || true;
 		return [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary")].map(name); })()`)
+	require.NoError(t, chromedp.Do(b.ctx, chromedp.KeyEvent(strings.Repeat(kb.Tab, len(want)+1))))
 	got := map[string]bool{}
-	for range len(want) + 1 {
-		require.NoError(t, chromedp.Do(b.ctx, chromedp.KeyEvent(kb.Tab)))
-		at := eval[[]string](b, `(() => {`+name+` const e = document.activeElement; return [name(e), e === document.body ? "" : getComputedStyle(e).outlineStyle]; })()`)
+	for _, at := range eval[[][2]string](b, "reached") {
 		require.NotEqual(t, "none", at[1], "%s: it is not seen where the keyboard is", at[0])
 		got[at[0]] = true
 	}

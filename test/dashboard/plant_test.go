@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,13 +32,16 @@ const hostile = `"><img src=x onerror="window.hacked=1"><script>window.hacked=1<
 type plant struct {
 	facts facts.Cluster
 	nodes []facts.Node
-	// ends is when the certificate does; zero is never.
-	ends time.Time
+	// ends is when the certificate does; zero is never. operator is whether it may silence alerts.
+	ends     time.Time
+	operator bool
 
 	mu      sync.Mutex
 	answers map[string]answer
 	alerts  []machine.Alert
 	problem error
+	// wishes are the silences that were made.
+	wishes []dashboard.Wish
 
 	// address is what the command prints, and origin the same without its secret.
 	address, origin string
@@ -81,6 +85,10 @@ func troubled() *plant {
 	}, machine.Alert{
 		Labels: map[string]string{machine.AlertName: "DiskFull", machine.AlertNode: "edge-02", machine.Severity: "warning"},
 		State:  machine.HeldBack, Since: time.Now().Add(-time.Hour), Summary: "the disk of edge-02 is full",
+	}, machine.Alert{
+		Labels: map[string]string{machine.AlertName: "SensorSilent", machine.AlertNode: "edge-04", machine.Severity: "warning"},
+		State:  machine.Silenced, Since: time.Now().Add(-time.Hour), Summary: "a sensor of edge-04 says nothing",
+		Silences: []machine.Silence{{ID: silenceID, By: "bert", Comment: "the sensor is replaced", Ends: time.Now().Add(time.Hour)}},
 	})
 	return p
 }
@@ -153,10 +161,47 @@ func (p *plant) askAlerts(context.Context) ([]machine.Alert, error) {
 	return p.alerts, p.problem
 }
 
+// silence is what Alertmanager does: the alerts of the name are silenced.
+func (p *plant) silence(_ context.Context, w dashboard.Wish) (string, error) {
+	if w.Name == metrics.Watchdog {
+		return "", errors.New("edge-01: it would silence the alert that always fires")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wishes = append(p.wishes, w)
+	p.alerts = slices.Clone(p.alerts)
+	for i, a := range p.alerts {
+		if a.Labels[machine.AlertName] == w.Name {
+			p.alerts[i].State = machine.Silenced
+			p.alerts[i].Silences = []machine.Silence{{ID: silenceID, By: "anna", Comment: w.Comment, Ends: time.Now().Add(2 * time.Hour)}}
+		}
+	}
+	return "silenced", nil
+}
+
+func (p *plant) unsilence(_ context.Context, id string) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alerts = slices.Clone(p.alerts)
+	for i, a := range p.alerts {
+		if len(a.Silences) > 0 && a.Silences[0].ID == id {
+			p.alerts[i].State, p.alerts[i].Silences = machine.Fires, nil
+		}
+	}
+	return "ended", nil
+}
+
+// silenceID is that of the silence.
+const silenceID = "3d1219c7-c4c5-404a-aa1f-6d2a48adfda4"
+
 // serve has the pages served as the command does, until stop.
 func (p *plant) serve() error {
-	watcher := dashboard.NewWatcher(p.facts, p.nodes, dashboard.Asker{Node: p.ask, Alerts: p.askAlerts, Timeout: timeout, Ends: p.ends}, time.Now)
-	pages, err := dashboard.NewServer(dashboard.Options{Cluster: p.facts.Name, Dir: "configs", Now: time.Now}, watcher)
+	asker := dashboard.Asker{Node: p.ask, Alerts: p.askAlerts, Timeout: timeout, Ends: p.ends}
+	if p.operator {
+		asker.Silence, asker.Unsilence = p.silence, p.unsilence
+	}
+	watcher := dashboard.NewWatcher(p.facts, p.nodes, asker, time.Now)
+	pages, err := dashboard.NewServer(dashboard.Options{Cluster: p.facts.Name, Dir: "configs", Now: time.Now, Token: rand.Text()}, watcher)
 	if err != nil {
 		return err
 	}
@@ -165,7 +210,8 @@ func (p *plant) serve() error {
 		return err
 	}
 	door, path, err := entrance.New(entrance.Options{
-		Host: l.Addr().String(), Name: "spore-dashboard", Command: "spore dashboard", First: "/", Random: rand.Reader, Methods: []string{http.MethodGet},
+		Host: l.Addr().String(), Name: "spore-dashboard", Command: "spore dashboard", First: "/", Random: rand.Reader,
+		Methods: []string{http.MethodGet, http.MethodPost},
 	}, pages)
 	if err != nil {
 		return errors.Join(err, l.Close())

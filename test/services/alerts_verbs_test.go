@@ -28,7 +28,11 @@ import (
 	"spore/agent/paths"
 	"spore/agent/verbs"
 	verbalerts "spore/agent/verbs/alerts"
+	cmdalerts "spore/builder/cmd/alerts"
+	"spore/builder/cmd/reach"
+	"spore/builder/dashboard"
 	"spore/cluster"
+	"spore/cluster/facts"
 	"spore/pki"
 	"spore/services/metrics"
 	"spore/wire/machine"
@@ -172,6 +176,25 @@ func TestAlertsAreShownAndSilenced(t *testing.T) {
 		_, _, err = calls[machine.Silence](t, operator, "alerts-unsilence", end)
 		require.ErrorContains(t, err, "there is no silence 3d1219c7-c4c5-404a-aa1f-6d2a48adfda4")
 	})
+	t.Run("the page of spore dashboard does the same", func(t *testing.T) {
+		nodetest.Put(t, m, paths.Status, `{"spore":1}`) // It is asked for first, to see which node answers.
+		plant := &reach.Cluster{Facts: *c, Client: operator, Timeout: 10 * time.Second}
+		plant.Nodes = []facts.Node{{Name: "kafka-1", Roles: []string{metrics.AlertsRole}}}
+		done, err := cmdalerts.Silence(t.Context(), plant, dashboard.Wish{
+			Name: "NodeSilent", Node: "edge-01", Labels: []string{"severity=critical"}, For: "2h", Comment: "by the page",
+		})
+		require.NoError(t, err)
+		require.Contains(t, done, "(1 of 3 alerts now)")
+		require.Eventually(t, func() bool { return state("NodeSilent").State == machine.Silenced }, 20*time.Second, 100*time.Millisecond)
+		by := state("NodeSilent").Silences[0]
+		require.Equal(t, []string{"bert", "by the page"}, []string{by.By, by.Comment})
+		done, err = cmdalerts.Unsilence(t.Context(), plant, by.ID)
+		require.NoError(t, err)
+		require.Contains(t, done, "has ended")
+		plant.Client = reader
+		_, err = cmdalerts.Unsilence(t.Context(), plant, by.ID)
+		require.ErrorContains(t, err, "is for certificates of")
+	})
 	t.Run("who did what is in the trail", func(t *testing.T) {
 		data, err := reader.Read(t.Context(), "kafka-1", nodeapi.Request{Path: nodeapi.TrailPath}, 1<<20)
 		require.NoError(t, err)
@@ -183,11 +206,12 @@ func TestAlertsAreShownAndSilenced(t *testing.T) {
 			return nil
 		})
 		require.NoError(t, err)
-		require.Len(t, done, 3)
+		require.Len(t, done, 5)
 		require.Equal(t, []string{"alerts-silence", "bert"}, []string{done[0].Call, done[0].User})
 		require.Equal(t, nodeapi.Operator, done[0].Role)
 		require.Contains(t, done[0].Result, id)
 		require.Equal(t, "alerts-unsilence", done[1].Call)
+		require.Equal(t, []string{"alerts-silence", "bert"}, []string{done[3].Call, done[3].User}, "of the page")
 		require.NotContains(t, string(data), "swordfish")
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,13 +54,15 @@ machine, until you press Ctrl-C: what is wrong, since when, and what to do; then
 each node. Alerts are shown where a node has the role ` + metrics.AlertsRole + `, and each
 service where a node has its role.
 
-It prints the address. Whoever has the address sees the page; nobody can change
-anything by it.`,
+It prints the address. Whoever has the address sees the page. Where the
+certificate is an operator's, or is made by the operator's folder, alerts can be
+silenced there; nothing else can be changed.`,
 		Example: "  spore dashboard\n  spore dashboard configs --access reader.access",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := inputs.Dir(args)
-			c, err := f.Open(cmd, dir, nodeapi.Reader)
+			f.Least = nodeapi.Reader // Who has no more sees the page, and silences nothing.
+			c, err := f.Open(cmd, dir, nodeapi.Operator)
 			if err != nil {
 				return err
 			}
@@ -78,37 +80,21 @@ func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen, out string) error 
 	if err != nil || !at.IP.IsLoopback() {
 		return exit.Usage(fmt.Errorf("the address %q is not one of this machine's loopback; write it as 127.0.0.1:8080", listen))
 	}
-	ends, err := end(c)
+	cert, err := certificate(c)
 	if err != nil {
 		return err
 	}
-	a := dashboard.Asker{Node: (&visitor{c: c, visits: map[string]*nodeapi.Visit{}}).ask, Timeout: c.Timeout, Ends: ends}
-	a.Logs = func(ctx context.Context, q logs.Question) (logs.Found, error) {
-		return logs.Search(ctx, c, q, time.Now())
-	}
-	a.Follow = func(ctx context.Context, node string, lines int, each func(logs.Line) error) error {
-		return logs.Follow(ctx, c, node, lines, each)
-	}
-	a.Trail = func(ctx context.Context, q trail.Question) (trail.Answer, error) {
-		return trail.Ask(ctx, c, q, time.Now())
-	}
-	a.Renewals = func(ctx context.Context) []reach.Answer[nodeapi.Renewal] {
-		return reach.Each(ctx, c, func(ctx context.Context, n facts.Node) (nodeapi.Renewal, error) {
-			return rotate.Nodes{Client: c.Client}.Ask(ctx, n.Name)
-		})
-	}
-	a.Devices = func(ctx context.Context, node string) (string, string, error) { return devices(ctx, c, node) }
-	if len(c.Facts.Members[metrics.Role]) > 0 {
-		a.Query = func(ctx context.Context, o nodeapi.Order) ([]machine.Series, string, error) {
-			return query.Query(ctx, c, o)
-		}
-	}
+	a := dashboard.Asker{Node: (&visitor{c: c, visits: map[string]*nodeapi.Visit{}}).ask, Timeout: c.Timeout, Ends: cert.NotAfter}
 	if len(c.Facts.Members[metrics.AlertsRole]) > 0 {
 		a.Alerts = func(ctx context.Context) ([]machine.Alert, error) { return alerts.Now(ctx, c) }
+		if acts(cert) {
+			a.Silence = func(ctx context.Context, w dashboard.Wish) (string, error) { return alerts.Silence(ctx, c, w) }
+			a.Unsilence = func(ctx context.Context, id string) (string, error) { return alerts.Unsilence(ctx, c, id) }
+		}
 	}
 	services(&a, c, dir, out)
 	watcher := dashboard.NewWatcher(c.Facts, c.Nodes, a, time.Now)
-	pages, err := dashboard.NewServer(dashboard.Options{Cluster: c.Facts.Name, Dir: dir, Now: time.Now}, watcher)
+	pages, err := dashboard.NewServer(dashboard.Options{Cluster: c.Facts.Name, Dir: dir, Now: time.Now, Token: rand.Text()}, watcher)
 	if err != nil {
 		return err
 	}
@@ -118,12 +104,17 @@ func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen, out string) error 
 	}
 	host := l.Addr().String()
 	door, path, err := entrance.New(entrance.Options{
-		Host: host, Name: "spore-dashboard", Command: "spore dashboard", First: "/", Random: rand.Reader, Methods: []string{http.MethodGet},
+		Host: host, Name: "spore-dashboard", Command: "spore dashboard", First: "/", Random: rand.Reader,
+		Methods: []string{http.MethodGet, http.MethodPost},
 	}, pages)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "The page of %s is here until you press Ctrl-C. Whoever has the address sees it:\n", c.Facts.Name)
+	can := "sees it"
+	if a.Silence != nil {
+		can += ", and can silence alerts"
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "The page of %s is here until you press Ctrl-C. Whoever has the address %s:\n", c.Facts.Name, can)
 	fmt.Fprintf(cmd.OutOrStdout(), "http://%s%s\n", host, path)
 	ctx, stop := context.WithCancel(cmd.Context())
 	var asking sync.WaitGroup
@@ -133,42 +124,26 @@ func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen, out string) error 
 	return entrance.Serve(ctx, l, door)
 }
 
-// maxDevices bounds what a node says of its disks, and of its network, in bytes.
-const maxDevices = 4 << 20
-
-// devices are the disks and the network of a node, as spore disks and spore net print them.
-func devices(ctx context.Context, c *reach.Cluster, node string) (onDisks, onNetwork string, err error) {
-	var texts [2]strings.Builder
-	for i, of := range []struct {
-		verb string
-		show func(io.Writer, string, []json.RawMessage) error
-	}{{"disks", disks.Show}, {"net", network.Show}} {
-		results, err := verb.Results(ctx, c, node, verb.Row(of.verb), nodeapi.Order{}, maxDevices)
-		if err == nil {
-			err = of.show(&texts[i], node, results)
-		}
-		if err != nil {
-			return "", "", err
-		}
-	}
-	return texts[0].String(), texts[1].String(), nil
-}
-
-// end is when the certificate ends that nodes are shown.
-func end(c *reach.Cluster) (time.Time, error) {
+// certificate is what nodes are shown.
+func certificate(c *reach.Cluster) (*x509.Certificate, error) {
 	id, err := c.Client.Identity()
 	if err != nil {
-		return time.Time{}, err
+		return nil, err
 	}
 	block, _ := pem.Decode(id.Certificate)
 	if block == nil {
-		return time.Time{}, errors.New("the certificate that nodes are shown is no PEM")
+		return nil, errors.New("the certificate that nodes are shown is no PEM")
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("the certificate that nodes are shown is malformed: %w", err)
+		return nil, fmt.Errorf("the certificate that nodes are shown is malformed: %w", err)
 	}
-	return cert.NotAfter, nil
+	return cert, nil
+}
+
+// acts tells whether a certificate may silence alerts.
+func acts(cert *x509.Certificate) bool {
+	return slices.ContainsFunc(cert.Subject.Organization, func(role string) bool { return nodeapi.Role(role).Covers(nodeapi.Operator) })
 }
 
 // visitor asks each node on one connection.
