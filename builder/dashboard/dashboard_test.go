@@ -295,6 +295,38 @@ func TestANodeThatRefusesHasPower(t *testing.T) {
 	}
 }
 
+func TestThatNoNodeAnswersIsSaidOnce(t *testing.T) {
+	refuses := errors.New("no answer: remote error: tls: bad certificate")
+	silent := errors.New("no answer: connection refused")
+	for name, c := range map[string]struct {
+		first, second error
+		says          string
+	}{
+		"no way there":                 {silent, silent, "no node answers see whether this machine reaches the network of the nodes"},
+		"a certificate withdrawn":      {refuses, refuses, "no node takes the certificate of this page spore access configs"},
+		"one refuses, one is silent":   {refuses, silent, "no node answers"},
+		"one answers, one is silent":   {nil, silent, ""},
+		"one answers, another refuses": {nil, refuses, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlant(t, "edge-01", "edge-02")
+			p.says("edge-01", func(a *answer) { a.err = c.first })
+			p.watcher.askNode(t.Context(), 0, "edge-01")
+			_, text := p.page(t, "/")
+			require.NotContains(t, text, "no node", "the other one was not asked yet")
+			p.says("edge-02", func(a *answer) { a.err = c.second })
+			p.round()
+			_, text = p.page(t, "/")
+			if c.says == "" {
+				require.NotContains(t, text, "no node")
+				return
+			}
+			require.Contains(t, text, c.says)
+			require.Less(t, strings.Index(text, c.says), strings.Index(text, "edge-01"), "it comes first")
+		})
+	}
+}
+
 func TestAPageIsDrawnAgainWhenAValueBecomesOld(t *testing.T) {
 	p := newPlant(t, "edge-01")
 	p.round()
@@ -392,6 +424,8 @@ func TestAlertsThatNobodyKnowsAreSaid(t *testing.T) {
 	p.round()
 	_, text = p.page(t, "/alerts")
 	require.Contains(t, text, "No node has the role alerts")
+	require.Contains(t, text, "give alerts to a node in cluster.yaml")
+	require.Contains(t, text, "spore push configs")
 }
 
 func TestHostileTextStaysText(t *testing.T) {

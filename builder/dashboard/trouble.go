@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -90,6 +91,7 @@ func (v View) Troubles(dir string) []Trouble {
 			out = append(out, Trouble{Level: level, Name: c.Name, Text: c.Reason, Do: []string{"spore health " + dir}})
 		}
 	}
+	out = append(out, v.unreachable(dir)...)
 	out = append(out, v.alertTroubles(dir)...)
 	slices.SortStableFunc(out, func(a, b Trouble) int {
 		return cmp.Or(cmp.Compare(b.Level, a.Level), a.Since.Compare(b.Since), strings.Compare(a.Node, b.Node))
@@ -117,14 +119,48 @@ func (n Node) Troubles(dir string) []Trouble {
 	return out
 }
 
+// unreachable says that nobody answers, which is rather the fault of the way there, or of the certificate, than of each
+// node.
+func (v View) unreachable(dir string) []Trouble {
+	refused := 0
+	for _, n := range v.Nodes {
+		if n.Problem == nil {
+			return nil
+		}
+		if refuses(n.Problem) {
+			refused++
+		}
+	}
+	switch {
+	case len(v.Nodes) < 2: // The row of the node says it.
+		return nil
+	case refused == len(v.Nodes):
+		return []Trouble{{
+			Level: Critical, Name: "refused", Text: "no node takes the certificate of this page",
+			Do: []string{"spore access " + dir, "stop spore dashboard by Ctrl-C, and start it again", "see whether the certificate was withdrawn, and whether the " +
+				"clock of this machine is right"},
+		}}
+	}
+	return []Trouble{{
+		Level: Critical, Name: "unreachable", Text: "no node answers",
+		Do: []string{"see whether this machine reaches the network of the nodes: its cable, its VPN, a firewall before port " + strconv.Itoa(nodeapi.Port),
+			"start spore dashboard with --address where a node has another address from here", "spore status " + dir},
+	}}
+}
+
+// refuses tells whether a node answers, and takes what it was shown for nobody's it knows. A certificate that was
+// withdrawn is refused by TLS.
+func refuses(problem error) bool {
+	var refusal nodeapi.Refusal
+	return errors.As(problem, &refusal) || strings.Contains(problem.Error(), "tls: ")
+}
+
 // silent says why the node gives no answer. One that refuses has power and a network.
 func (n Node) silent(dir string) Trouble {
 	t := Trouble{Level: Critical, Node: n.Name, Since: n.Silent.Since, First: n.Silent.First}
 	reason := strings.TrimPrefix(n.Problem.Error(), "no answer: ")
 	ask := "spore status " + dir + " --node " + n.Name
-	var refusal nodeapi.Refusal
-	// A certificate that was withdrawn is refused by TLS.
-	if errors.As(n.Problem, &refusal) || strings.Contains(n.Problem.Error(), "tls: ") {
+	if refuses(n.Problem) {
 		t.Name, t.Text = "refuses", "it does not tell how it is: "+reason
 		t.Do = []string{ask, "see whether the certificate of this page still holds; spore access makes another one"}
 		return t

@@ -21,7 +21,7 @@ const maxSteps = 50
 
 // page is what the templates show.
 type page struct {
-	Title, Cluster, Command, Ends string
+	Title, Cluster, Dir, Command, Ends string
 	// Main is the content, and Sum tells it from another.
 	Main       template.HTML
 	Sum        string
@@ -225,7 +225,7 @@ func (s *Server) acts() bool { return s.watcher.asker.Silence != nil && s.Token 
 
 // frame is what all pages have.
 func (s *Server) frame(path string) page {
-	p := page{Cluster: s.Cluster, Command: "spore dashboard", Acts: s.acts()}
+	p := page{Cluster: s.Cluster, Dir: s.Dir, Command: "spore dashboard", Acts: s.acts()}
 	if !s.watcher.asker.Ends.IsZero() {
 		p.Ends = s.watcher.asker.Ends.UTC().Format("2006-01-02 15:04 UTC")
 	}

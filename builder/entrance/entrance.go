@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -72,21 +73,35 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", "no-store")
 	switch {
 	case r.Host != d.Host:
-		http.Error(w, "this is not the address of the page", http.StatusMisdirectedRequest)
+		refuse(w, http.StatusMisdirectedRequest, "This is not the address of the page", "Open the address that "+d.Command+" has printed.")
 	case !d.may(r.Method):
-		http.Error(w, "the page is for reading", http.StatusMethodNotAllowed)
+		refuse(w, http.StatusMethodNotAllowed, "The page is for reading", "Nothing was changed.")
 	case r.Method == http.MethodGet && len(r.URL.Path) > 1 && d.known(r.URL.Path[1:]):
 		http.SetCookie(w, &http.Cookie{Name: d.cookie(), Value: d.token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		http.Redirect(w, r, d.First, http.StatusSeeOther)
 	case foreign(r):
-		http.Error(w, "another page asks for it", http.StatusForbidden)
+		refuse(w, http.StatusForbidden, "Another page asks for it", "Nothing was shown or changed. "+
+			"If you came by a link, open the address that "+d.Command+" has printed instead.")
 	case !d.own(r):
-		http.Error(w, "only the page itself changes something", http.StatusForbidden)
+		refuse(w, http.StatusForbidden, "Another page asks for it", "Nothing was changed: only the page itself changes something.")
 	case !d.has(r):
-		http.Error(w, "open the address that "+d.Command+" has printed", http.StatusForbidden)
+		refuse(w, http.StatusForbidden, "This browser was not let in", "Open the address that "+d.Command+" has printed. "+
+			"Each start prints another one; what was open before is let in no more.")
 	default:
 		d.inner.ServeHTTP(w, r)
 	}
+}
+
+// refuse says in a page why nothing is there, and what to do.
+func refuse(w http.ResponseWriter, status int, title, text string) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	title, text = html.EscapeString(title), html.EscapeString(text)
+	_, _ = fmt.Fprintf(w, `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>%s</title></head>
+<body><main><h1>%s</h1><p>%s</p></main></body></html>
+`, title, title, text)
 }
 
 func (d *Door) may(method string) bool {

@@ -54,6 +54,13 @@ func TestWhoIsLetIn(t *testing.T) {
 			w := httptest.NewRecorder()
 			d.ServeHTTP(w, r)
 			require.Equal(t, c.want, w.Code)
+			if c.want != http.StatusTeapot && c.want != http.StatusSeeOther {
+				require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+				require.Contains(t, w.Body.String(), "<h1>")
+			}
+			if c.want == http.StatusForbidden {
+				require.Contains(t, w.Body.String(), "pen the address that spore page has printed", "it says what to do")
+			}
 			require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 			if c.want != http.StatusSeeOther {
 				require.Empty(t, w.Header().Get("Set-Cookie"))

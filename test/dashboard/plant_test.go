@@ -32,9 +32,10 @@ const hostile = `"><img src=x onerror="window.hacked=1"><script>window.hacked=1<
 type plant struct {
 	facts facts.Cluster
 	nodes []facts.Node
-	// ends is when the certificate does; zero is never. operator is whether it may silence alerts.
-	ends     time.Time
-	operator bool
+	// ends is when the certificate does; zero is never. operator is whether it may silence alerts, and blind that no node
+	// has the role alerts.
+	ends            time.Time
+	operator, blind bool
 
 	mu      sync.Mutex
 	answers map[string]answer
@@ -197,6 +198,9 @@ const silenceID = "3d1219c7-c4c5-404a-aa1f-6d2a48adfda4"
 // serve has the pages served as the command does, until stop.
 func (p *plant) serve() error {
 	asker := dashboard.Asker{Node: p.ask, Alerts: p.askAlerts, Timeout: timeout, Ends: p.ends}
+	if p.blind {
+		asker.Alerts = nil
+	}
 	if p.operator {
 		asker.Silence, asker.Unsilence = p.silence, p.unsilence
 	}

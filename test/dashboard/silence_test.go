@@ -91,7 +91,7 @@ func TestAPageOfAnotherPortSilencesNothing(t *testing.T) {
 	defer evil.Close()
 	b.open(evil.URL)
 	b.types("button", kb.Enter)
-	b.sees(patience, says("another page asks for it"), "the form is refused")
+	b.sees(patience, says("Another page asks for it"), "the form is refused")
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	require.Empty(t, p.wishes)
