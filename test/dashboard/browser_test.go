@@ -66,7 +66,13 @@ func TestMain(m *testing.M) {
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, stop := chromedp.NewContext(allocator)
 	chromium = ctx
-	code := m.Run()
+	code := 1
+	// Before the tests: two that begin at the same time would begin two browsers.
+	if err := chromedp.Do(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "start chromium (make deps installs it):", err)
+	} else {
+		code = m.Run()
+	}
 	stop()
 	end()
 	_ = os.RemoveAll(profile) // What the browser still writes there is in the way of nobody.
@@ -105,7 +111,6 @@ type tab struct {
 // newTab opens one. What is wrong with a page fails the test at its end.
 func newTab(t *testing.T) *tab {
 	t.Helper()
-	require.NoError(t, chromedp.Do(chromium), "is chromium installed? make deps")
 	ctx, closed := chromedp.NewContext(chromium)
 	t.Cleanup(closed)
 	b := &tab{t: t, ctx: ctx}
