@@ -37,6 +37,7 @@ import (
 type askedStore struct {
 	t       *testing.T
 	cmd     *exec.Cmd
+	data    string
 	log     bytes.Buffer
 	at      verblogs.Store
 	machine *node.Machine
@@ -50,12 +51,13 @@ func newAskedStore(t *testing.T) *askedStore {
 	s := &askedStore{t: t, machine: node.New("test", paths.Root(t.TempDir())), cluster: &facts.Cluster{
 		Members: map[string][]string{logs.Role: {"observer-01"}}, Services: spec.Services{&logs.Settings{}},
 	}}
+	s.data = filepath.Join(dir, "state")
 	s.at = verblogs.Store{Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))}
 	secret := s.machine.Root.At(filepath.Join(paths.Secrets, logs.Program, logs.PasswordEntry))
 	require.NoError(t, os.MkdirAll(filepath.Dir(secret), 0o700))
 	require.NoError(t, os.WriteFile(secret, []byte("swordfish"), 0o600))
 	arguments := argumentsOf(t, logs.Unit, strings.NewReplacer(
-		"${VICTORIA_LOGS_DATA}", filepath.Join(dir, "state"), "127.0.0.1:"+strconv.Itoa(logs.Port), s.at.Address,
+		"${VICTORIA_LOGS_DATA}", s.data, "127.0.0.1:"+strconv.Itoa(logs.Port), s.at.Address,
 		"%d/secret_"+logs.PasswordEntry, secret, "/usr/bin/victoria-logs", filepath.Join(dir, "usr/bin/victoria-logs"),
 	))
 	arguments = arguments[slices.Index(arguments, "--")+1:] // What is before it has a test of its own.
