@@ -2,7 +2,8 @@
 // them, sends, and is past an entry only when the receiver has it. Receivers know nothing of each other: one that is
 // away, or answers nonsense, holds up no other, and not the store. What waits for it is on the disk, in the queue.
 //
-// An entry may arrive twice, after a power cut or a broken connection; it is lost only where the queue is full.
+// An entry may arrive twice, after a power cut or a broken connection; it is lost only where the queue is full, or where
+// the receiver calls it malformed.
 package give
 
 import (
@@ -159,35 +160,38 @@ func (g *Giver[B]) gather(ctx context.Context) (batches []B, entries []parcel.En
 	return batches, entries, malformed, nil
 }
 
-// giveAll has the receiver take entries, however long that takes.
+// giveAll has the receiver take entries, however long that takes. Those that it calls malformed again and again are left
+// out, so that others go on.
 func (g *Giver[B]) giveAll(ctx context.Context, entries []parcel.Entry) error {
-	wait := firstWait
+	wait, rejections := firstWait, 0
 	for len(entries) > 0 {
-		before := len(entries)
-		got, err := g.receiver.Give(ctx, entries)
-		entries = got.Left
-		if err == nil {
-			entries = nil
+		got := g.give(ctx, entries)
+		entries = got.left
+		if got.taken > 0 {
+			wait, rejections = firstWait, 0
 		}
-		taken := max(before-len(entries)-got.Refused, 0)
+		var rejected *parcel.Rejected
+		if errors.As(got.err, &rejected) {
+			if rejections++; rejections >= mostRejections {
+				got.refused, got.why, got.err = got.refused+len(entries), rejected.Error(), nil
+				entries = nil
+			}
+		}
 		g.count(func(c *Counts) {
-			c.Given, c.Refused = c.Given+uint64(taken), c.Refused+uint64(got.Refused)
+			c.Given, c.Refused = c.Given+uint64(got.taken), c.Refused+uint64(got.refused)
 		})
-		if got.Refused > 0 {
-			g.complain(fmt.Errorf("the receiver refuses %d entries, which are left out: %s", got.Refused, got.Why))
+		if got.refused > 0 {
+			g.complain(fmt.Errorf("the receiver refuses %d entries, which are left out: %s", got.refused, got.why))
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err == nil {
+		if got.err == nil {
 			break
 		}
 		g.count(func(c *Counts) { c.Failures++ })
-		g.complain(err)
-		if taken > 0 {
-			wait = firstWait
-		}
-		if err := g.clock.Sleep(ctx, pause(wait, err)); err != nil {
+		g.complain(got.err)
+		if err := g.clock.Sleep(ctx, pause(wait, got.err)); err != nil {
 			return err
 		}
 		wait = min(2*wait, mostWait)

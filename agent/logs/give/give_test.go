@@ -155,6 +155,116 @@ func TestOnlyWhatIsLeftIsSentAgain(t *testing.T) {
 	})
 }
 
+// strict takes no request that has an entry of which it says bad, at most so many entries of a call in a request.
+type strict struct {
+	bad     func(text string) bool
+	certain bool
+	most    int
+	asked   int
+	has     []string
+}
+
+func (s *strict) Give(_ context.Context, entries []parcel.Entry) (parcel.Outcome, error) {
+	left := entries
+	for len(left) > 0 {
+		n := min(s.most, len(left))
+		s.asked++
+		for _, e := range left[:n] {
+			if s.bad(e.Text) {
+				return parcel.Outcome{Left: left}, &parcel.Rejected{N: n, Certain: s.certain, Err: errors.New("400: no")}
+			}
+		}
+		for _, e := range left[:n] {
+			s.has = append(s.has, e.Text)
+		}
+		left = left[n:]
+	}
+	return parcel.Outcome{}, nil
+}
+
+func TestEntriesThatAReceiverCallsMalformedAreLeftOut(t *testing.T) {
+	const all = 2000
+	for name, tt := range map[string]struct {
+		bad     func(i int) bool
+		certain bool
+		most    int
+		refused int
+		// asked is how many requests there may be, and long how long it takes.
+		asked int
+		long  time.Duration
+	}{
+		"one of many":                   {func(i int) bool { return i == 1234 }, false, all, 1, 25, 0},
+		"the first":                     {func(i int) bool { return i == 0 }, false, all, 1, 25, 0},
+		"a few":                         {func(i int) bool { return i%500 == 7 }, false, all, 4, 100, 0},
+		"the older half":                {func(i int) bool { return i < all/2 }, false, all, all / 2, 2*mostInARow + 20, 0},
+		"in the second of two requests": {func(i int) bool { return i == 1999 }, false, all / 2, 1, 30, 0},
+		"all, for a reason of theirs":   {func(int) bool { return true }, true, all, all, mostInARow + 20, 0},
+		"all, for whatever reason":      {func(int) bool { return true }, false, all, all, mostRejections * (mostInARow + 20), 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lines strings.Builder
+				var want []string
+				bad := map[string]bool{}
+				for i := range all {
+					text := fmt.Sprint(i)
+					lines.WriteString(line(text, "journal", "6"))
+					if bad[text] = tt.bad(i); !bad[text] {
+						want = append(want, text)
+					}
+				}
+				q := &queue{batches: []string{lines.String()}}
+				r := &strict{bad: func(text string) bool { return bad[text] }, certain: tt.certain, most: tt.most}
+				began := time.Now()
+				var took time.Duration
+				g := New("plant", q, func(b string) []byte { return []byte(b) }, everything, r, clock, func(s string) {
+					require.Contains(t, s, "400: no")
+					took = time.Since(began) - gather
+				})
+				ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+				defer stop()
+				require.ErrorIs(t, g.Run(ctx), context.DeadlineExceeded)
+				require.Equal(t, want, r.has)
+				require.Equal(t, q.batches, q.done)
+				require.Equal(t, uint64(tt.refused), g.Counts().Refused)
+				require.Equal(t, uint64(all-tt.refused), g.Counts().Given)
+				require.LessOrEqual(t, r.asked, tt.asked)
+				if tt.long == 0 {
+					require.Zero(t, took)
+					return
+				}
+				require.Equal(t, uint64(mostRejections-1), g.Counts().Failures)
+			})
+		})
+	}
+}
+
+func TestAReceiverThatIsSetUpWronglyGetsEntriesWhenItIsRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue{batches: []string{line("a", "journal", "6") + line("b", "pod", "3")}}
+		right := time.Now().Add(5 * time.Second)
+		r := &strict{bad: func(string) bool { return time.Now().Before(right) }, most: 100}
+		g, log := run(t, q, r, everything, time.Hour)
+		require.Equal(t, []string{"a", "b"}, r.has)
+		require.Equal(t, Counts{Given: 2, Failures: 3}, g.Counts())
+		require.Equal(t, "give to plant: 400: no\n", log)
+	})
+}
+
+func TestAReceiverThatGoesAwayWhileMalformedEntriesAreLookedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rejects := func(e []parcel.Entry) (parcel.Outcome, error) {
+			return parcel.Outcome{Left: e}, &parcel.Rejected{N: len(e), Err: errors.New("400: no")}
+		}
+		q := &queue{batches: []string{line("a", "journal", "6") + line("b", "pod", "3") + line("c", "pod", "3") + line("d", "pod", "3")}}
+		takes := func([]parcel.Entry) (parcel.Outcome, error) { return parcel.Outcome{}, nil }
+		r := &receiver{answers: []func([]parcel.Entry) (parcel.Outcome, error){rejects, rejects, rejects, takes, away, rejects, rejects, takes}}
+		g, _ := run(t, q, r, everything, time.Hour)
+		require.Equal(t, []string{"a,b,c,d", "a,b", "a", "b", "c,d", "a,c,d", "a", "c,d"}, r.asked)
+		require.Equal(t, Counts{Given: 3, Refused: 1, Failures: 1}, g.Counts())
+	})
+}
+
 func TestAQueueThatCannotBeReadIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{batches: []string{line("a", "journal", "6")}, fails: errors.New("the disk is sick")}

@@ -40,7 +40,7 @@ func New(s post.Server, index string) (*Receiver, error) {
 }
 
 // Give sends entries. What the server refuses as malformed, such as a field of another type, it refuses for ever; what
-// it has no room for now is left.
+// it has no room for now is left. When it calls a whole request malformed, the error is a parcel.Rejected.
 func (r *Receiver) Give(ctx context.Context, entries []parcel.Entry) (parcel.Outcome, error) {
 	out := parcel.Outcome{Left: entries}
 	most := maxEntries
@@ -56,6 +56,8 @@ func (r *Receiver) Give(ctx context.Context, entries []parcel.Entry) (parcel.Out
 		case answer.Code == 413:
 			out.Refused, out.Why, out.Left = out.Refused+1, answer.Said(), out.Left[1:]
 			continue
+		case answer.Code == 400, answer.Code == 422: // It has read none of it.
+			return out, &parcel.Rejected{N: n, Err: answer.Err()}
 		case answer.Code/100 != 2:
 			return out, answer.Err()
 		}

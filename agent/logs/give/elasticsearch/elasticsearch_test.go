@@ -3,6 +3,7 @@ package elasticsearch
 import (
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -168,6 +169,8 @@ func TestServersThatTakeNothing(t *testing.T) {
 		require.ErrorContains(t, err, tt.want, name)
 		require.Len(t, out.Left, 2, name)
 		require.Zero(t, out.Refused, name)
+		var rejected *parcel.Rejected
+		require.Equal(t, tt.code == 400, errors.As(err, &rejected), name)
 	}
 }
 

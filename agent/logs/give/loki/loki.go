@@ -48,7 +48,9 @@ func New(s post.Server, tenant string) (*Receiver, error) {
 	return &Receiver{client: c, tenant: tenant, known: map[string]bool{}}, nil
 }
 
-// Give sends entries. What Loki refuses as too old, or too long, it refuses for ever.
+// Give sends entries. What Loki refuses as too old, or too long, it refuses for ever. Where it does not say how many of
+// a request these are, the error is a parcel.Rejected. Loki may have taken the others of it: when they come again, it
+// drops what it has.
 func (r *Receiver) Give(ctx context.Context, entries []parcel.Entry) (parcel.Outcome, error) {
 	out := parcel.Outcome{Left: entries}
 	most := maxEntries
@@ -62,9 +64,14 @@ func (r *Receiver) Give(ctx context.Context, entries []parcel.Entry) (parcel.Out
 		case answer.Code == 413 && n > 1:
 			most = n / 2
 			continue
-		case answer.Code == 400, answer.Code == 413:
-			out.Refused += ignored(string(answer.Body), n)
-			out.Why = answer.Said()
+		case answer.Code == 413:
+			out.Refused, out.Why = out.Refused+1, answer.Said()
+		case answer.Code == 400, answer.Code == 422:
+			few := ignored(string(answer.Body), n)
+			if few == 0 {
+				return out, &parcel.Rejected{N: n, Certain: ofEntries(string(answer.Body)), Err: answer.Err()}
+			}
+			out.Refused, out.Why = out.Refused+few, answer.Said()
 		default:
 			return out, answer.Err()
 		}
@@ -230,15 +237,22 @@ func number(cursor string) uint64 {
 // ignoredForm is how Loki says how many entries of a stream it did not take; it took the others.
 var ignoredForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`total ignored: (\d{1,9}) out of`) })
 
-// ignored is how many entries of so many Loki did not take: all, where it does not say.
+// ignored is how many entries of so many Loki did not take; 0 where it does not say, or what cannot be.
 func ignored(text string, most int) int {
 	n := 0
 	for _, m := range ignoredForm().FindAllStringSubmatch(text, 1000) {
 		one, _ := strconv.Atoi(m[1])
 		n += one
 	}
-	if n == 0 || n > most {
-		return most
+	if n > most {
+		return 0
 	}
 	return n
+}
+
+// ofEntries tells whether Loki refuses entries for what they are (Loki, pkg/validation/validate.go), and not a request
+// that it would not take with any entries.
+func ofEntries(text string) bool {
+	return slices.ContainsFunc([]string{"timestamp too old", "timestamp too new", "too far behind", "max entry size"},
+		func(reason string) bool { return strings.Contains(text, reason) })
 }

@@ -135,8 +135,9 @@ func TestWhatLokiRefuses(t *testing.T) {
 	}{
 		"too old": {[]func(http.ResponseWriter){says(400,
 			"entry with timestamp 2020 ignored, reason: 'entry too far behind',\nuser 'x', total ignored: 2 out of 3 for stream: {}")}, 0, 2, "", 0, 1},
-		"something else":       {[]func(http.ResponseWriter){says(400, "no")}, 0, 3, "", 0, 1},
-		"lies":                 {[]func(http.ResponseWriter){says(400, "total ignored: 99 out of 100")}, 0, 3, "", 0, 1},
+		"something else":       {[]func(http.ResponseWriter){says(400, "no")}, 3, 0, "the HTTP server answers 400: no", 3 * time.Second, 1},
+		"no such content":      {[]func(http.ResponseWriter){says(422, "no")}, 3, 0, "the HTTP server answers 422: no", 3 * time.Second, 1},
+		"lies":                 {[]func(http.ResponseWriter){says(400, "total ignored: 99 out of 100")}, 3, 0, "total ignored: 99", 3 * time.Second, 1},
 		"too much":             {[]func(http.ResponseWriter){says(429, "slow")}, 3, 0, "the HTTP server answers 429: slow", 3 * time.Second, 1},
 		"it is starting":       {[]func(http.ResponseWriter){says(503, "")}, 3, 0, "the HTTP server answers 503", 3 * time.Second, 1},
 		"who asks":             {[]func(http.ResponseWriter){says(401, "")}, 3, 0, "the HTTP server answers 401", 3 * time.Second, 1},
@@ -158,6 +159,22 @@ func TestWhatLokiRefuses(t *testing.T) {
 		require.Len(t, out.Left, tt.left, name)
 		require.Equal(t, tt.refused, out.Refused, name)
 		require.Len(t, s.got, tt.asked, name)
+	}
+}
+
+func TestLokiSaysWhetherItMeansEntries(t *testing.T) {
+	for text, certain := range map[string]bool{
+		"entry for stream '{node=\"a\"}' has timestamp too old: 2020-01-01T00:00:00Z, oldest acceptable timestamp is: 2026-01-01T00:00:00Z":  true,
+		"max entry size '262144' bytes exceeded for stream '{node=\"a\"}' while adding an entry with length '300000' bytes":                  true,
+		"stream '{node=\"a\"}' includes structured metadata, but this feature is disallowed. Please see `limits_config.structured_metadata`": false,
+		"no": false,
+	} {
+		out, err := newServer(t, says(400, text)).receiver(t, "").Give(t.Context(), some(t, 3))
+		var rejected *parcel.Rejected
+		require.ErrorAs(t, err, &rejected, text)
+		require.Equal(t, 3, rejected.N)
+		require.Equal(t, certain, rejected.Certain, text)
+		require.Len(t, out.Left, 3)
 	}
 }
 
