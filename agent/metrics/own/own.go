@@ -21,6 +21,7 @@ import (
 	"spore/agent/metrics/family"
 	"spore/agent/paths"
 	"spore/agent/status"
+	"spore/services/logs"
 	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
@@ -37,10 +38,15 @@ type Node struct {
 	Root paths.Root
 	// Units lists the units of systemd whose names match one of the patterns.
 	Units func(ctx context.Context, patterns []string) ([]dbus.UnitStatus, error)
+	// Restarts is how often systemd has started each of these services again by itself, in their order. It is -1 for one
+	// that has gone meanwhile.
+	Restarts func(ctx context.Context, services []string) ([]int, error)
 }
 
 // New is the node below root.
-func New(root paths.Root) *Node { return &Node{Root: root, Units: systemdUnits} }
+func New(root paths.Root) *Node {
+	return &Node{Root: root, Units: systemdUnits, Restarts: systemdRestarts}
+}
 
 // systemdUnits asks systemd by its private socket.
 func systemdUnits(ctx context.Context, patterns []string) ([]dbus.UnitStatus, error) {
@@ -50,6 +56,30 @@ func systemdUnits(ctx context.Context, patterns []string) ([]dbus.UnitStatus, er
 	}
 	defer bus.Close()
 	return bus.Conn().ListUnitsByPatternsContext(ctx, nil, patterns)
+}
+
+// systemdRestarts asks systemd for NRestarts (org.freedesktop.systemd1(5)), which `systemctl restart` sets to 0 again.
+func systemdRestarts(ctx context.Context, services []string) ([]int, error) {
+	bus, err := activate.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer bus.Close()
+	out := make([]int, len(services))
+	for i, s := range services {
+		out[i] = -1
+		p, err := bus.Conn().GetServicePropertyContext(ctx, s, "NRestarts")
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			continue
+		}
+		if n, ok := p.Value.Value().(uint32); ok {
+			out[i] = int(n)
+		}
+	}
+	return out, nil
 }
 
 // Families is the table of this package.
@@ -84,6 +114,8 @@ func Families() []family.Family {
 			From: "certificates", Help: "When an authority ends that the node trusts, in Unix time."},
 		{Name: "node_systemd_unit_state", Type: family.Gauge, Labels: []string{"name", "state"}, From: "systemd",
 			Help: "1 for the state of each unit of the roles and of the agent, and of each unit that has failed."},
+		{Name: "node_systemd_service_restart_total", Type: family.Counter, Labels: []string{"name"}, From: "systemd",
+			Help: "How often systemd has started a service again by itself: those of the roles, of the agent and of logs."},
 		{Name: "node_systemd_units", Type: family.Gauge, Labels: []string{"state"}, From: "systemd",
 			Help: "How many units there are, by their states."},
 		{Name: "node_systemd_system_running", Type: family.Gauge, From: "status line",
@@ -228,7 +260,7 @@ func ends(path string, rule func([]time.Time) time.Time) (time.Time, bool) {
 var unitStates = []string{"activating", "active", "deactivating", "failed", "inactive"}
 
 // UnitStates adds the states of units: of those of the roles that the status line has, of the agent's, and of all that
-// have failed.
+// have failed; and how often services of these, and what reads the journal for stores of logs, were started again.
 func (n *Node) UnitStates(ctx context.Context, into *family.Sink) error {
 	var l status.Line
 	if err := atomicfile.ReadJSON(n.Root.At(paths.Status), &l); err != nil {
@@ -241,10 +273,16 @@ func (n *Node) UnitStates(ctx context.Context, into *family.Sink) error {
 	slices.SortFunc(all, func(a, b dbus.UnitStatus) int { return strings.Compare(a.Name, b.Name) })
 	count := map[string]int{}
 	told := 0
+	var services []string
+	uploader, _, _ := strings.Cut(logs.UploaderUnit, "@")
 	for _, u := range all {
 		count[u.ActiveState]++
 		_, ofRole := l.Services[u.Name]
 		ours := strings.HasPrefix(u.Name, "spore-") && filepath.Ext(u.Name) == ".service" && !strings.Contains(u.Name, "@")
+		reader := strings.HasPrefix(u.Name, uploader+"@")
+		if (ofRole || ours || reader) && filepath.Ext(u.Name) == ".service" && len(services) < maxUnits {
+			services = append(services, u.Name)
+		}
 		if !ofRole && !ours && u.ActiveState != "failed" || told == maxUnits {
 			continue
 		}
@@ -255,6 +293,15 @@ func (n *Node) UnitStates(ctx context.Context, into *family.Sink) error {
 	}
 	for _, s := range unitStates {
 		into.Add("node_systemd_units", float64(count[s]), s)
+	}
+	restarts, err := n.Restarts(ctx, services)
+	if err != nil {
+		return fmt.Errorf("ask systemd how often services were started again: %w", err)
+	}
+	for i, name := range services {
+		if restarts[i] >= 0 {
+			into.Add("node_systemd_service_restart_total", float64(restarts[i]), name)
+		}
 	}
 	return nil
 }

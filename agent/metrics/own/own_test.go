@@ -29,7 +29,7 @@ func series(t *testing.T, s *family.Sink, name string) map[string]float64 {
 	for _, f := range all {
 		for _, m := range f.Metric {
 			if f.GetName() == name {
-				out[labels(m)] = m.Gauge.GetValue()
+				out[labels(m)] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 			}
 		}
 	}
@@ -59,25 +59,35 @@ func TestUnitsOfRolesAndThoseThatFailedAreTold(t *testing.T) {
 		return []dbus.UnitStatus{
 			{Name: "kafka.service", ActiveState: "active"}, {Name: "spore-api.service", ActiveState: "activating"},
 			{Name: "spore-look@1.service", ActiveState: "active"}, {Name: "ssh.service", ActiveState: "active"},
-			{Name: "own.mount", ActiveState: "failed"},
+			{Name: "own.mount", ActiveState: "failed"}, {Name: "journal-upload@1.service", ActiveState: "activating"},
+			{Name: "spore-gone.service", ActiveState: "inactive"},
 		}, nil
+	}
+	n.Restarts = func(_ context.Context, services []string) ([]int, error) {
+		require.Equal(t, []string{"journal-upload@1.service", "kafka.service", "spore-api.service", "spore-gone.service"}, services)
+		return []int{7, 0, 2, -1}, nil
 	}
 	s := family.NewSink(Families())
 	require.NoError(t, n.UnitStates(t.Context(), s))
 	states := series(t, s, "node_systemd_unit_state")
-	require.Len(t, states, 3*len(unitStates))
+	require.Len(t, states, 4*len(unitStates))
 	require.Equal(t, 1.0, states["kafka.service active"])
 	require.Equal(t, 0.0, states["kafka.service failed"])
 	require.Equal(t, 1.0, states["spore-api.service activating"])
 	require.Equal(t, 1.0, states["own.mount failed"])
-	counts := map[string]float64{"active": 3, "activating": 1, "failed": 1, "inactive": 0, "deactivating": 0}
+	counts := map[string]float64{"active": 3, "activating": 2, "failed": 1, "inactive": 1, "deactivating": 0}
 	require.Equal(t, counts, series(t, s, "node_systemd_units"))
+	restarts := map[string]float64{"journal-upload@1.service": 7, "kafka.service": 0, "spore-api.service": 2}
+	require.Equal(t, restarts, series(t, s, "node_systemd_service_restart_total"))
 }
 
 func TestSystemdThatDoesNotAnswer(t *testing.T) {
 	n := withStatus(t, `{"spore":1}`)
 	n.Units = func(context.Context, []string) ([]dbus.UnitStatus, error) { return nil, errors.New("the bus") }
 	require.ErrorContains(t, n.UnitStates(t.Context(), family.NewSink(Families())), "list the units of systemd: the bus")
+	n.Units = func(context.Context, []string) ([]dbus.UnitStatus, error) { return nil, nil }
+	n.Restarts = func(context.Context, []string) ([]int, error) { return nil, errors.New("the bus") }
+	require.ErrorContains(t, n.UnitStates(t.Context(), family.NewSink(Families())), "how often services were started again: the bus")
 }
 
 func TestAStatusLineThatIsMissingOrMalformed(t *testing.T) {
