@@ -6,14 +6,12 @@ package audit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"spore/agent/logs/rotated"
@@ -46,21 +44,12 @@ type Source struct {
 	// Interval and Settle are the times of the packages but in tests.
 	Interval, Settle time.Duration
 
-	counters Counters
-}
-
-// Counters are of all stores together.
-type Counters struct {
-	// LostFiles went before they were read to their end, and LostBytes is what is known of their length.
-	LostFiles, LostBytes atomic.Int64
-	// Malformed are lines of another form than a record; they were left out.
-	Malformed atomic.Int64
+	// counters are of all stores together.
+	counters rotated.Counters
 }
 
 // Lost is what the source has counted (send.Counted).
-func (s *Source) Lost() (files, bytes, lines int64) {
-	return s.counters.LostFiles.Load(), s.counters.LostBytes.Load(), s.counters.Malformed.Load()
-}
+func (s *Source) Lost() (files, bytes, lines int64) { return s.counters.Lost() }
 
 // Name is that of the source.
 func (s *Source) Name() string { return send.Audit }
@@ -207,7 +196,7 @@ func (r *reader) read() send.Batch {
 			cursor := "file=" + l.Start.Head + ";offset=" + strconv.FormatInt(l.Start.Offset, 10)
 			e, ok := Parse(l.Data, l.Cut, cursor, r.last)
 			if !ok {
-				r.s.counters.Malformed.Add(1)
+				r.s.counters.Malformed()
 				return
 			}
 			r.last = timeOf(e)
@@ -233,15 +222,9 @@ func timeOf(e journalexport.Entry) time.Time {
 
 // count adds what was lost, and says it.
 func (r *reader) count() {
-	files, bytes := r.f.Lost.Files-r.lost.Files, r.f.Lost.Bytes-r.lost.Bytes
-	if files == 0 && bytes == 0 {
-		return
+	if lost, some := r.s.counters.Add(r.f, &r.lost); some {
+		r.s.Say("the audit log of Kubernetes: " + lost.String())
 	}
-	r.lost = r.f.Lost
-	r.s.counters.LostFiles.Add(files)
-	r.s.counters.LostBytes.Add(bytes)
-	r.s.Say(fmt.Sprintf("the audit log of Kubernetes: %d files were removed before they were read (%d bytes are known)",
-		files, bytes))
 }
 
 // Done keeps how far the store has what was read.

@@ -97,8 +97,8 @@ func TestWhateverHappensEachLineComesOnce(t *testing.T) {
 			for text := range got {
 				require.True(t, strings.HasPrefix(text, "line ") || text == "rotated", text)
 			}
-			require.Zero(t, n.s.counters.Malformed.Load())
-			require.Zero(t, n.s.counters.LostFiles.Load())
+			require.Zero(t, malformed(n.s))
+			require.Zero(t, lostFiles(n.s))
 		})
 	}
 }

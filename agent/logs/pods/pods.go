@@ -65,23 +65,13 @@ type Source struct {
 	// Interval and Settle are the times of the packages but in tests.
 	Interval, Settle time.Duration
 
-	counters Counters
-}
-
-// Counters are of all stores together.
-type Counters struct {
-	// LostFiles went before they were read to their end, and LostBytes is what is known of their length.
-	LostFiles, LostBytes atomic.Int64
-	// Malformed are lines that no container runtime writes; they were left out.
-	Malformed atomic.Int64
-	// Containers are those that are read now.
-	Containers atomic.Int64
+	// counters are of all stores together, and containers are those that are read now.
+	counters   rotated.Counters
+	containers atomic.Int64
 }
 
 // Lost is what the source has counted (send.Counted).
-func (s *Source) Lost() (files, bytes, lines int64) {
-	return s.counters.LostFiles.Load(), s.counters.LostBytes.Load(), s.counters.Malformed.Load()
-}
+func (s *Source) Lost() (files, bytes, lines int64) { return s.counters.Lost() }
 
 // Name is that of the source.
 func (s *Source) Name() string { return send.Pod }
@@ -268,7 +258,7 @@ func (r *reader) line(c *container, l rotated.Line, add func(journalexport.Entry
 	c.after = l.After
 	line, err := cri.Parse(l.Data)
 	if err != nil {
-		r.s.counters.Malformed.Add(1)
+		r.s.counters.Malformed()
 		r.mark(c)
 		return
 	}
@@ -364,7 +354,7 @@ func (r *reader) Close() error {
 		c.f.Close()
 		r.count(c)
 	}
-	r.s.counters.Containers.Add(-int64(len(r.containers)))
+	r.s.containers.Add(-int64(len(r.containers)))
 	r.containers, r.pods = nil, map[string]*pod{}
 	if r.tree != nil {
 		_ = r.tree.Close()
@@ -375,15 +365,9 @@ func (r *reader) Close() error {
 
 // count adds what a container has lost, and says it.
 func (r *reader) count(c *container) {
-	files, bytes := c.f.Lost.Files-c.lost.Files, c.f.Lost.Bytes-c.lost.Bytes
-	if files == 0 && bytes == 0 {
-		return
+	if lost, some := r.s.counters.Add(c.f, &c.lost); some {
+		r.s.Say(fmt.Sprintf("logs of %s/%s/%s: %s", c.pod.Namespace, c.pod.Name, c.name, lost))
 	}
-	c.lost = c.f.Lost
-	r.s.counters.LostFiles.Add(files)
-	r.s.counters.LostBytes.Add(bytes)
-	r.s.Say(fmt.Sprintf("logs of %s/%s/%s: %d files were removed before they were read (%d bytes are known)",
-		c.pod.Namespace, c.pod.Name, c.name, files, bytes))
 }
 
 // sweep forgets containers that are gone and were read to their end, and those that are too many.
@@ -410,7 +394,7 @@ func (r *reader) sweep() {
 		c.f.Close()
 		r.count(c)
 		c.join.Drop()
-		r.s.counters.Containers.Add(-1)
+		r.s.containers.Add(-1)
 		// Where a batch with its last lines is on the way, Done forgets its place.
 		p, some := r.at.Get(c.key)
 		if some && (p.Head == c.sent.Head && p.Offset == c.sent.Offset || c.sent == rotated.Position{}) {
@@ -553,7 +537,7 @@ func (r *reader) lookForContainers(folder string, p *pod) {
 		c.f.Now, c.f.Settle, c.f.MaxLine = r.s.Now, r.settle, cri.MaxMessage
 		p.containers[name] = c
 		r.containers = append(r.containers, c)
-		r.s.counters.Containers.Add(1)
+		r.s.containers.Add(1)
 	}
 }
 
@@ -594,7 +578,7 @@ func (r *reader) forget() {
 			continue
 		}
 		if !at.End {
-			r.s.counters.LostFiles.Add(1)
+			r.s.counters.Gone()
 		}
 		_ = r.at.Delete(key)
 	}

@@ -182,7 +182,7 @@ func TestWhatIsNotAcknowledgedIsReadAgainWithTheSameCursor(t *testing.T) {
 	n.close()
 	n.open()
 	require.Empty(t, n.read())
-	require.Zero(t, n.s.counters.LostFiles.Load())
+	require.Zero(t, lostFiles(n.s))
 }
 
 func TestAFileIsReadToItsEndWhateverItsNameIs(t *testing.T) {
@@ -208,8 +208,8 @@ func TestAFileIsReadToItsEndWhateverItsNameIs(t *testing.T) {
 	n.write(web+"/1.log", "stdout F 9")
 	n.open()
 	require.Equal(t, []string{"6", "7", "8", "9"}, n.read(), "after a time without a reader")
-	require.Zero(t, n.s.counters.LostFiles.Load())
-	require.Zero(t, n.s.counters.Malformed.Load())
+	require.Zero(t, lostFiles(n.s))
+	require.Zero(t, malformed(n.s))
 }
 
 func TestAFileThatIsCompressedWhileItIsReadIsReadOnce(t *testing.T) {
@@ -231,7 +231,7 @@ func TestAFileThatIsCompressedWhileItIsReadIsReadOnce(t *testing.T) {
 	all := n.read()
 	require.Equal(t, 30001, got+len(all))
 	require.Equal(t, "last", all[len(all)-1])
-	require.Zero(t, n.s.counters.LostFiles.Load())
+	require.Zero(t, lostFiles(n.s))
 }
 
 func TestWhatWentBeforeItWasReadIsCounted(t *testing.T) {
@@ -244,18 +244,18 @@ func TestWhatWentBeforeItWasReadIsCounted(t *testing.T) {
 	n.write(web+"/0.log", "stdout F 2")
 	n.open()
 	require.Equal(t, []string{"2"}, n.read())
-	require.EqualValues(t, 1, n.s.counters.LostFiles.Load())
+	require.EqualValues(t, 1, lostFiles(n.s))
 	n.close()
 
 	require.NoError(t, os.RemoveAll(filepath.Dir(filepath.Join(n.dir, web))))
 	n.open()
 	require.Empty(t, n.read())
-	require.EqualValues(t, 2, n.s.counters.LostFiles.Load(), "nobody knows whether there was more")
+	require.EqualValues(t, 2, lostFiles(n.s), "nobody knows whether there was more")
 	require.Contains(t, strings.Join(n.said, "\n"), "default/web-1/nginx: 1 files were removed before they were read")
 	n.close()
 	n.open()
 	require.Empty(t, n.read())
-	require.EqualValues(t, 2, n.s.counters.LostFiles.Load(), "it is counted once")
+	require.EqualValues(t, 2, lostFiles(n.s), "it is counted once")
 }
 
 func TestThePodThatIsRemovedIsReadToItsEnd(t *testing.T) {
@@ -266,11 +266,11 @@ func TestThePodThatIsRemovedIsReadToItsEnd(t *testing.T) {
 	n.write(web+"/0.log", "stdout F 2")
 	require.NoError(t, os.RemoveAll(filepath.Dir(filepath.Join(n.dir, web))))
 	require.Equal(t, []string{"2"}, n.read())
-	require.Eventually(t, func() bool { n.read(); return n.s.counters.Containers.Load() == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { n.read(); return n.s.containers.Load() == 0 }, 10*time.Second, time.Millisecond)
 	n.close()
 	n.open()
 	require.Empty(t, n.read())
-	require.Zero(t, n.s.counters.LostFiles.Load(), "its place was forgotten")
+	require.Zero(t, lostFiles(n.s), "its place was forgotten")
 }
 
 func TestAPodThatWritesWithoutEndKeepsNoOtherFromBeingRead(t *testing.T) {
@@ -314,7 +314,7 @@ func TestLinksPipesAndOtherNamesAreNotRead(t *testing.T) {
 	n.write(web+"/0.log", "stdout F end")
 	n.open()
 	require.Equal(t, []string{"good", "end"}, n.read())
-	require.EqualValues(t, 3, n.s.counters.Malformed.Load())
+	require.EqualValues(t, 3, malformed(n.s))
 }
 
 func TestALineWithoutEndIsCut(t *testing.T) {
@@ -389,7 +389,7 @@ func TestPlacesAreKeptWhileFoldersCannotBeRead(t *testing.T) {
 		_, some := r.at.Get(key)
 		require.True(t, some, denied)
 		require.True(t, r.denied, denied)
-		require.Zero(t, s.counters.LostFiles.Load(), denied)
+		require.Zero(t, lostFiles(s), denied)
 		require.NoError(t, os.Chmod(denied, 0o755))
 		look()
 		require.False(t, r.unread)
@@ -408,4 +408,14 @@ func TestAFolderOfPodsThatIsMadeAnewIsRead(t *testing.T) {
 	require.Empty(t, n.read())
 	n.write(web+"/0.log", "stdout F b")
 	require.Len(t, n.read(), 1)
+}
+
+func lostFiles(s *Source) int64 {
+	files, _, _ := s.Lost()
+	return files
+}
+
+func malformed(s *Source) int64 {
+	_, _, lines := s.Lost()
+	return lines
 }

@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -67,6 +68,11 @@ type Lost struct {
 	Files int64
 	// Bytes are those of them of which it is known.
 	Bytes int64
+}
+
+// String is for people.
+func (l Lost) String() string {
+	return fmt.Sprintf("%d files were removed before they were read (%d bytes are known)", l.Files, l.Bytes)
 }
 
 // Follower reads a series of files.
