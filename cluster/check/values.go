@@ -105,6 +105,16 @@ func (k *Checker) OneOf(p Place, what, value string, known []string) bool {
 	return false
 }
 
+// EachOf reports values of a list at p that are not among those known, or come twice.
+func (k *Checker) EachOf(p Place, what string, values, known []string) {
+	seen := k.Unique()
+	for i, v := range values {
+		if k.OneOf(p.Then(i), what, v, known) {
+			seen.Add(p.Then(i), what, v, "remove one")
+		}
+	}
+}
+
 // OrWords is "a, b or c".
 func OrWords(words []string) string {
 	if len(words) < 2 {

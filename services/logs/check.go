@@ -87,12 +87,7 @@ func checkReceiver(k *check.Checker, p check.Place, r Receiver) {
 	if ways != 1 {
 		k.Errorf(p, "a receiver has one of syslog, loki, elasticsearch and file, and this one has %d", ways)
 	}
-	seen := k.Unique()
-	for i, s := range r.Sources {
-		if k.OneOf(p.Then("sources", i), "the source", s, Sources) {
-			seen.Add(p.Then("sources", i), "the source", s, "remove one")
-		}
-	}
+	k.EachOf(p.Then("sources"), "the source", r.Sources, Sources)
 	if has(p, "priority") {
 		k.OneOf(p.Then("priority"), "the priority", r.Priority, Priorities)
 	}

@@ -97,12 +97,7 @@ func checkReceiver(k *check.Checker, p check.Place, r Receiver) {
 	if ways != 1 {
 		k.Errorf(p, "a receiver has one of webhook, mqtt, syslog and email, and this one has %d", ways)
 	}
-	seen := k.Unique()
-	for i, s := range r.Severities {
-		if k.OneOf(p.Then("severities", i), "the severity", s, Severities) {
-			seen.Add(p.Then("severities", i), "the severity", s, "remove one")
-		}
-	}
+	k.EachOf(p.Then("severities"), "the severity", r.Severities, Severities)
 	checkEndpoint(k, p.Then("webhook"), r.Webhook)
 	checkMQTT(k, p.Then("mqtt"), r.MQTT)
 	checkSyslog(k, p.Then("syslog"), r.Syslog)
