@@ -75,7 +75,8 @@ func edgeTellsMetrics(t *testing.T, l *Lab, edge *Node) {
 	require.NoError(t, err)
 	for _, name := range []string{
 		"node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_filesystem_avail_bytes",
-		"node_network_receive_bytes_total", "node_systemd_unit_state", "spore_version_info", "spore_condition",
+		"node_network_receive_bytes_total", "node_systemd_unit_state", "node_systemd_service_restart_total",
+		"spore_version_info", "spore_condition",
 		"spore_certificate_end_timestamp_seconds", "spore_authority_end_timestamp_seconds", "coredns_dns_requests_total",
 		"mosquitto_clients_connected", "mosquitto_uptime_seconds",
 	} {
