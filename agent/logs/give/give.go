@@ -2,8 +2,8 @@
 // them, sends, and is past an entry only when the receiver has it. Receivers know nothing of each other: one that is
 // away, or answers nonsense, holds up no other, and not the store. What waits for it is on the disk, in the queue.
 //
-// An entry may arrive twice, after a power cut or a broken connection; it is lost only where the queue is full, or where
-// the receiver calls it malformed.
+// An entry may arrive twice, after a power cut or a broken connection; it is lost only where the queue is full, or
+// where the receiver calls it malformed.
 package give
 
 import (
@@ -160,8 +160,8 @@ func (g *Giver[B]) gather(ctx context.Context) (batches []B, entries []parcel.En
 	return batches, entries, malformed, nil
 }
 
-// giveAll has the receiver take entries, however long that takes. Those that it calls malformed again and again are left
-// out, so that others go on.
+// giveAll has the receiver take entries, however long that takes. Those that it calls malformed again and again are
+// left out, so that others go on.
 func (g *Giver[B]) giveAll(ctx context.Context, entries []parcel.Entry) error {
 	wait, rejections := firstWait, 0
 	for len(entries) > 0 {

@@ -27,10 +27,10 @@ type given struct {
 	why string
 }
 
-// give has the receiver take entries. Where it calls some malformed together, one may be the reason: smaller and smaller
-// parts go to it, until those are found. They are refused when it takes others, or says that it means entries. When it
-// takes nothing at all, it may be the receiver that is wrong: the error is then a parcel.Rejected, and nothing is
-// refused.
+// give has the receiver take entries. Where it calls some malformed together, one may be the reason: smaller and
+// smaller parts go to it, until those are found. They are refused when it takes others, or says that it means entries.
+// When it takes nothing at all, it may be the receiver that is wrong: the error is then a parcel.Rejected, and nothing
+// is refused.
 func (g *Giver[B]) give(ctx context.Context, entries []parcel.Entry) (o given) {
 	var bad []parcel.Entry
 	var why *parcel.Rejected
