@@ -12,9 +12,9 @@ import (
 	"spore/services/logs"
 )
 
-// TestWhatWasSaidAroundAnAlert has the program that reads a node's journal end again and again. An alert fires, of which
-// `spore logs --around` shows what the node said then: first by the alert that fires, and then by what the store of
-// metrics knows.
+// TestWhatWasSaidAroundAnAlert has the program that reads a node's journal end again and again. An alert fires, of
+// which `spore logs --around` shows what the node said then: first by the alert that fires, and then by what the store
+// of metrics knows.
 func TestWhatWasSaidAroundAnAlert(t *testing.T) {
 	l := &logsLab{Lab: New(t, Options{Source: "../..", Configs: "testdata/around"}), synced: map[*Node]map[string]int{}}
 	l.observer, l.edge = l.Node("observer"), l.Node("edge-1")

@@ -13,21 +13,21 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// What TestARareWordIsFoundInAStoreOfLogs has in its store: lines of a day, as 200 nodes with 20 units each write them.
-// Of the hundred million of the long count the last hour has 4.2 million.
+// What TestARareWordIsFoundInAStoreOfLogs has in its store: lines as 200 nodes with 20 units each write them, as many
+// an hour as make a hundred million in a day.
 const (
 	rareNodes, rareUnits = 200, 20
-	rareDay              = 24 * time.Hour
-	// rareChunk is how many lines a request brings: what each node has said in some seconds, one node after the other,
-	// as their batches come.
-	rareChunk = 100 * rareNodes
+	rareStep             = 864 * time.Microsecond
+	rareHour             = int(time.Hour / rareStep)
+	// rareChunk is how many lines are written node after node, and unit after unit: what all have said in some minutes.
+	// The fewer lines of a stream come together, the more the store has to put together later.
+	rareChunk, rarePosts = 2000 * rareNodes, 20
 	// rareWord is in one line of each hour.
 	rareWord = "xyzzy"
 )
@@ -90,57 +90,57 @@ func (r *rareLines) append(b []byte, node, i int, at time.Time, word string) []b
 	return append(b, "\"}\n"...)
 }
 
-// fill has as many lines in a store as nodes wrote in the day up to now, in the order of time, or as many of them as
-// there is time for. It returns how many there are, and the time of the last.
+// fill has as many lines in a store as nodes have written up to now, in the order of time, or as many of them as there
+// is time for. It returns how many there are, and the time of the last.
 func (s *askedStore) fill(most int, long time.Duration) (lines int, last time.Time) {
 	s.t.Helper()
 	const writers = 2
-	most = most / rareChunk * rareChunk
 	now := time.Now().UTC()
-	step := rareDay / time.Duration(most)
-	began := now.Add(-step * time.Duration(most))
-	hour := int(time.Hour / step)
-	var next atomic.Int64
+	began := now.Add(-rareStep * time.Duration(most))
+	type request struct{ first, node, nodes int }
+	requests := make(chan request)
 	var work sync.WaitGroup
 	for w := range writers {
 		work.Go(func() {
 			made, b := newRareLines(uint64(w)), []byte(nil)
-			for time.Since(now) < long {
-				first := int(next.Add(rareChunk)) - rareChunk
-				if first >= most {
-					next.Add(-rareChunk)
-					return
-				}
+			for r := range requests {
 				b = b[:0]
-				for node := range rareNodes {
-					for i := first + node; i < first+rareChunk; i += rareNodes {
-						word := "job"
-						if i%hour == hour/2 {
-							word = rareWord
+				for node := r.node; node < r.node+r.nodes; node++ {
+					for unit := range rareUnits {
+						for i := r.first + node + unit*rareNodes; i < r.first+rareChunk; i += rareNodes * rareUnits {
+							word := "job"
+							if i%rareHour == rareHour/20 {
+								word = rareWord
+							}
+							b = made.append(b, node, i/rareNodes, began.Add(time.Duration(i)*rareStep), word)
 						}
-						b = made.append(b, node, i/rareNodes, began.Add(time.Duration(i)*step), word)
 					}
 				}
 				s.post(askedStreams, bytes.NewReader(b))
-				if done := first + rareChunk; done%5_000_000 == 0 {
-					s.t.Logf("%d lines after %s", done, time.Since(now).Round(time.Second))
-				}
 			}
 		})
 	}
+	for ; lines < most && time.Since(now) < long; lines += rareChunk {
+		for part := range rarePosts {
+			requests <- request{lines, part * rareNodes / rarePosts, rareNodes / rarePosts}
+		}
+		if done := lines + rareChunk; done%(10*rareChunk) == 0 {
+			s.t.Logf("%d lines after %s", done, time.Since(now).Round(time.Second))
+		}
+	}
+	close(requests)
 	work.Wait()
-	lines = int(next.Load())
 	s.post("/internal/force_flush", nil)
-	return lines, began.Add(time.Duration(lines-1) * step)
+	return lines, began.Add(time.Duration(lines-1) * rareStep)
 }
 
 // rareBound is how long a search for a rare word in the last hour may take.
 const rareBound = 2 * time.Second
 
-// A rare word in the last hour is found within two seconds in a store with 100 million lines of a day. The short count
-// has few.
+// A rare word in the last hour is found within two seconds in a store with 100 million lines of a day. The last hour
+// has 4.2 million of them. The short count has few.
 func TestARareWordIsFoundInAStoreOfLogs(t *testing.T) {
-	most, long := 500_000, time.Minute
+	most, long := rareChunk, 10*time.Minute
 	if soaks() {
 		most, long = 100_000_000, 3*time.Hour
 	}
@@ -171,7 +171,7 @@ func TestARareWordIsFoundInAStoreOfLogs(t *testing.T) {
 		{"a part of a word", time.Hour, rareWord[:4], 1, 0},
 		{"whole words with others", time.Hour, `for ` + rareWord + ` [0-9a-f]+, took`, 1, 0},
 		{"an expression", time.Hour, `xy+zzy|plugh`, 1, 0},
-		{"a word that is nowhere", rareDay, `\bplugh\b`, 0, 0},
+		{"a word that is nowhere", 24 * time.Hour, `\bplugh\b`, 0, 0},
 		{"the last lines", 0, "", 100, 2 * time.Second},
 		{"many lines", time.Hour, "", 5_000, 0},
 	} {
@@ -207,7 +207,7 @@ func TestARareWordIsFoundInAStoreOfLogs(t *testing.T) {
 	load, err := os.ReadFile("/proc/loadavg")
 	require.NoError(t, err)
 	t.Logf("load of the machine: %s", strings.TrimSpace(string(load)))
-	require.Equal(t, most/rareChunk*rareChunk, lines, "there was not the time for all lines")
+	require.GreaterOrEqual(t, lines, most, "there was not the time for all lines")
 }
 
 // size is what the files of a store fill, in bytes.

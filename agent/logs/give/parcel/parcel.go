@@ -233,8 +233,8 @@ func (l *Later) Error() string { return l.Err.Error() }
 
 func (l *Later) Unwrap() error { return l.Err }
 
-// Rejected is an error of a receiver that calls the first N entries of what is left malformed, all of them together: some
-// of them are, or the receiver is not set up as it has to be.
+// Rejected is an error of a receiver that calls the first N entries of what is left malformed, all of them together:
+// some of them are, or the receiver is not set up as it has to be.
 type Rejected struct {
 	N int
 	// Certain says that the receiver speaks of the entries, such as of their time.
