@@ -5,18 +5,20 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/require"
 )
 
 // properties are properties of services by unit.
 type properties map[string]map[string]any
 
-func (s properties) GetUnitTypePropertiesContext(_ context.Context, unit, _ string) (map[string]any, error) {
+func (s properties) GetUnitTypePropertyContext(_ context.Context, unit, _, name string) (*dbus.Property, error) {
 	p, ok := s[unit]
 	if !ok {
 		return nil, errors.New("no such unit")
 	}
-	return p, nil
+	return &dbus.Property{Name: name, Value: godbus.MakeVariant(p[name])}, nil
 }
 
 func TestAServiceThatDidItsWork(t *testing.T) {
@@ -26,7 +28,7 @@ func TestAServiceThatDidItsWork(t *testing.T) {
 	s := properties{
 		"done.service": of("oneshot", "success", 7), "never.service": of("oneshot", "success", 0),
 		"failed.service": of("oneshot", "exit-code", 7), "simple.service": of("simple", "success", 7),
-		"done.timer": of("oneshot", "success", 7), "strange.service": {"Type": 1, "Result": nil},
+		"done.timer": of("oneshot", "success", 7), "strange.service": {"Type": 1, "Result": 2, "ExecMainExitTimestamp": "3"},
 	}
 	for unit := range s {
 		require.Equal(t, unit == "done.service", Done(t.Context(), s, unit), unit)

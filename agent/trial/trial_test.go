@@ -40,14 +40,7 @@ func (s systemd) GetUnitPropertiesContext(_ context.Context, name string) (map[s
 	}, nil
 }
 
-func (s systemd) GetUnitTypePropertyContext(_ context.Context, name, _, _ string) (*dbus.Property, error) {
-	if s[name] == nil {
-		return nil, errors.New("no such unit")
-	}
-	return &dbus.Property{Name: "NRestarts", Value: godbus.MakeVariant(s[name].restarts)}, nil
-}
-
-func (s systemd) GetUnitTypePropertiesContext(_ context.Context, name, _ string) (map[string]any, error) {
+func (s systemd) GetUnitTypePropertyContext(_ context.Context, name, _, property string) (*dbus.Property, error) {
 	if s[name] == nil {
 		return nil, errors.New("no such unit")
 	}
@@ -55,7 +48,10 @@ func (s systemd) GetUnitTypePropertiesContext(_ context.Context, name, _ string)
 	if s[name].done {
 		kind = "oneshot"
 	}
-	return map[string]any{"Type": kind, "Result": "success", "ExecMainExitTimestamp": uint64(7)}, nil
+	p := map[string]any{
+		"NRestarts": s[name].restarts, "Type": kind, "Result": "success", "ExecMainExitTimestamp": uint64(7),
+	}
+	return &dbus.Property{Name: property, Value: godbus.MakeVariant(p[property])}, nil
 }
 
 func line() status.Line {
@@ -101,14 +97,14 @@ func up() systemd {
 }
 
 // hung is a systemd that answers nothing.
-type hung struct{ systemd }
+type hung struct{}
 
 func (hung) GetUnitPropertiesContext(ctx context.Context, _ string) (map[string]any, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-func (hung) GetUnitTypePropertiesContext(ctx context.Context, _, _ string) (map[string]any, error) {
+func (hung) GetUnitTypePropertyContext(ctx context.Context, _, _, _ string) (*dbus.Property, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

@@ -38,11 +38,13 @@ func (s systemd) ListUnitsByNamesContext(_ context.Context, names []string) (out
 	return out, nil
 }
 
-func (s systemd) GetUnitTypePropertiesContext(_ context.Context, unit, _ string) (map[string]any, error) {
-	if !slices.Contains(s.done, unit) {
-		return map[string]any{"Type": "simple", "Result": "success", "ExecMainExitTimestamp": uint64(7)}, nil
+func (s systemd) GetUnitTypePropertyContext(_ context.Context, unit, _, name string) (*dbus.Property, error) {
+	kind := "simple"
+	if slices.Contains(s.done, unit) {
+		kind = "oneshot"
 	}
-	return map[string]any{"Type": "oneshot", "Result": "success", "ExecMainExitTimestamp": uint64(7)}, nil
+	p := map[string]any{"Type": kind, "Result": "success", "ExecMainExitTimestamp": uint64(7)}
+	return &dbus.Property{Name: name, Value: godbus.MakeVariant(p[name])}, nil
 }
 
 func TestAOneshotThatDidItsWorkIsActive(t *testing.T) {

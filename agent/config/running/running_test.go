@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
 	"github.com/stretchr/testify/require"
 
 	"spore/cluster/role"
@@ -85,8 +87,11 @@ func (o one) GetUnitPropertiesContext(context.Context, string) (map[string]any, 
 	return o, nil
 }
 
-func (o one) GetUnitTypePropertiesContext(context.Context, string, string) (map[string]any, error) {
-	return o, nil
+func (o one) GetUnitTypePropertyContext(_ context.Context, _, _, name string) (*dbus.Property, error) {
+	if o[name] == nil {
+		return nil, errors.New("no such property")
+	}
+	return &dbus.Property{Name: name, Value: godbus.MakeVariant(o[name])}, nil
 }
 
 func TestWhatIsUpAfterARestart(t *testing.T) {
