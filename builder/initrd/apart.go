@@ -23,9 +23,9 @@ var apart = []struct {
 // quarter of their size, and unpacks nothing.
 func apartFiles(ctx context.Context, t *tree.Tree, m *kmod.Modules, selected []*kmod.Module) (map[string][]byte, error) {
 	files := map[string][]byte{}
-	there := map[string]bool{}
+	there := map[string]string{}
 	for _, mod := range selected {
-		there[mod.Name] = true
+		there[mod.Name] = mod.Path
 	}
 	for _, a := range apart {
 		if err := addApart(ctx, t, m, there, a.dir, a.names, files); err != nil {
@@ -35,9 +35,9 @@ func apartFiles(ctx context.Context, t *tree.Tree, m *kmod.Modules, selected []*
 	return files, nil
 }
 
-// addApart adds the drivers of one folder, and its indexes, to files. there are the modules that all folders have in
-// common.
-func addApart(ctx context.Context, t *tree.Tree, m *kmod.Modules, there map[string]bool, folder string, names []string, files map[string][]byte) error {
+// addApart adds the drivers of one folder, and its indexes, to files. there are the paths of the modules that all folders
+// have in common, by name.
+func addApart(ctx context.Context, t *tree.Tree, m *kmod.Modules, there map[string]string, folder string, names []string, files map[string][]byte) error {
 	drivers, err := m.Closure(nil, names)
 	if err != nil {
 		return err
@@ -50,8 +50,8 @@ func addApart(ctx context.Context, t *tree.Tree, m *kmod.Modules, there map[stri
 		}
 		c := *mod
 		moved[i] = &c
-		if there[mod.Name] {
-			c.Path = path.Join("..", plainPath(mod.Path))
+		if p, ok := there[mod.Name]; ok {
+			c.Path = path.Join("..", p)
 			continue
 		}
 		c.Path = path.Join("..", mod.Path)

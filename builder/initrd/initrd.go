@@ -28,7 +28,7 @@ import (
 
 // Names of steps in the store; a number changes when the step's output does.
 const (
-	modulesStep = "initrd-modules-5"
+	modulesStep = "initrd-modules-6"
 	initStep    = "initrd-init-2"
 )
 
@@ -128,8 +128,8 @@ var skeleton = []cpio.Record{
 // indexFiles are the files of the module directory that stage1 reads.
 var indexFiles = []string{"modules.alias", "modules.dep", "modules.softdep"}
 
-// ModulesArchive is the compressed archive of the skeleton and of the modules of Select, themselves decompressed, with
-// index files that name only them; and of the drivers of network cards and watchdogs, apart and as they are.
+// ModulesArchive is the compressed archive of the skeleton and of the modules of Select, those of most machines
+// decompressed, with index files that name only them; and of the drivers of network cards and watchdogs, apart.
 func ModulesArchive(ctx context.Context, t *tree.Tree, m *kmod.Modules) ([]byte, error) {
 	selected, err := Select(m)
 	if err != nil {
@@ -137,22 +137,30 @@ func ModulesArchive(ctx context.Context, t *tree.Tree, m *kmod.Modules) ([]byte,
 	}
 	dir := path.Join("lib/modules", m.Version)
 	files := map[string][]byte{}
-	plain := make([]*kmod.Module, len(selected))
+	decompressed, err := unpacked(m)
+	if err != nil {
+		return nil, err
+	}
+	there := make([]*kmod.Module, len(selected))
 	var d kmod.Decompressor
 	for i, mod := range selected {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		data, err := d.Read(t, path.Join(kmod.Dir, m.Version, mod.Path))
+		c := *mod
+		there[i] = &c
+		read := t.ReadFile
+		if decompressed[mod.Name] {
+			c.Path = plainPath(mod.Path)
+			read = func(p string) ([]byte, error) { return d.Read(t, p) }
+		}
+		data, err := read(path.Join(kmod.Dir, m.Version, mod.Path))
 		if err != nil {
 			return nil, err
 		}
-		c := *mod
-		c.Path = plainPath(mod.Path)
-		plain[i] = &c
 		files[path.Join(dir, c.Path)] = bytes.Clone(data)
 	}
-	indexes, err := restricted(m, plain).Files()
+	indexes, err := restricted(m, there).Files()
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +168,7 @@ func ModulesArchive(ctx context.Context, t *tree.Tree, m *kmod.Modules) ([]byte,
 		files[path.Join(dir, name)] = indexes[name]
 	}
 	files[path.Join(dir, "modules.builtin")] = builtinText(m.Builtin)
-	drivers, err := apartFiles(ctx, t, m, selected)
+	drivers, err := apartFiles(ctx, t, m, there)
 	if err != nil {
 		return nil, err
 	}

@@ -172,7 +172,42 @@ func TestCompressedModulesAreUnpacked(t *testing.T) {
 	require.NoError(t, err)
 	plain, err := built(options(t))
 	require.NoError(t, err)
-	require.Equal(t, plain, compressed, "how the kernel's package compresses does not matter")
+	require.Equal(t, plain, compressed, "how the kernel's package compresses does not matter to modules of every machine")
+}
+
+// The kernel decompresses a module that it is given (CONFIG_MODULE_DECOMPRESS); the whole initramfs it unpacks at each start.
+func TestOnlyDriversOfMostMachinesAreUnpacked(t *testing.T) {
+	const dir = "/usr/" + modDir + "/kernel/drivers/scsi/"
+	tr, err := kmodtest.Tree(append(slices.Clone(kmodtest.Kernel),
+		kmodtest.Module{Path: "kernel/drivers/scsi/hpsa.ko", Info: []string{"alias=pci:v0000103Cd*"}, Needs: []string{"dm_register_target"}},
+		kmodtest.Module{Path: "kernel/drivers/scsi/sd_mod.ko", Info: []string{"alias=scsi:t-0x00*"}}))
+	require.NoError(t, err)
+	packaged := map[string]string{}
+	for _, name := range []string{"hpsa.ko", "sd_mod.ko"} {
+		data, err := tr.ReadFile(dir + name)
+		require.NoError(t, err)
+		xz := exec.Command("xz", "--check=crc32")
+		xz.Stdin = bytes.NewReader(data)
+		out, err := xz.Output()
+		require.NoError(t, err, "run make deps")
+		require.NoError(t, tr.Remove(dir+name))
+		require.NoError(t, tr.WriteFile(dir+name+".xz", out, 0o644, ""))
+		packaged[name], packaged[name+".xz"] = string(data), string(out)
+	}
+	o := options(t)
+	o.Tree = func() (*tree.Tree, error) { return tr, nil }
+	initrd, err := built(o)
+	require.NoError(t, err)
+	files := unpack(t, initrd)
+	for file, there := range map[string]bool{"hpsa.ko": false, "hpsa.ko.xz": true, "sd_mod.ko": true, "sd_mod.ko.xz": false} {
+		if !there {
+			require.NotContains(t, files, modDir+"/kernel/drivers/scsi/"+file)
+			continue
+		}
+		require.Equal(t, packaged[file], content(t, files, modDir+"/kernel/drivers/scsi/"+file))
+	}
+	require.Contains(t, content(t, files, modDir+"/modules.dep"), "kernel/drivers/scsi/hpsa.ko.xz: kernel/drivers/md/dm-mod.ko\n")
+	require.Contains(t, content(t, files, modDir+"/modules.alias"), "alias pci:v0000103Cd* hpsa\n")
 }
 
 func TestDriversOfNetworkCardsAreApartAndStayCompressed(t *testing.T) {

@@ -40,6 +40,10 @@ var hardware = []string{
 	"loop",
 }
 
+// common are the drivers of most machines. They lie in the initramfs as they are loaded; all other hardware's are compressed, since
+// the kernel unpacks the whole initramfs at each start, and decompresses itself a module that is loaded.
+var common = []string{"virtio_blk", "virtio_scsi", "nvme", "ahci", "sd_mod", "xhci_pci", "usb-storage"}
+
 // Names are the modules that an initramfs holds where the kernel has them, besides what they need and what implements
 // the hash of the root.
 func Names() []string { return slices.Concat(always, alwaysIfThere, hardware, network, watchdogs) }
@@ -89,6 +93,27 @@ func Select(m *kmod.Modules) ([]*kmod.Module, error) {
 		names[i] = mod.Name
 	}
 	return m.Closure(names, hardware)
+}
+
+// unpacked are the names of the modules of an initramfs that are not compressed: what is always loaded, common, and what they need.
+func unpacked(m *kmod.Modules) (map[string]bool, error) {
+	first, err := alwaysModules(m)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(first))
+	for i, mod := range first {
+		names[i] = mod.Name
+	}
+	mods, err := m.Closure(names, common)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, mod := range mods {
+		out[mod.Name] = true
+	}
+	return out, nil
 }
 
 // ListFile is where, in the module directory of a root, the modules of its initramfs are listed: a node that is given
