@@ -91,8 +91,8 @@ func TestTheHalvesOfColdplugFitTogether(t *testing.T) {
 	}
 	// What has neither driver nor rule, of all devices.
 	never := []string{"attr dev=4:6[0-3]", "attr dev=4:[02-9]", "attr dev=4:[1-5][0-9]"}
-	for _, s := range []string{"ata_device", "ata_link", "ata_port", "bdi", "clockevents", "clocksource", "event_source", "machinecheck", "mem",
-		"memory", "scsi_host", "serial-base", "vc", "vtconsole", "wakeup", "workqueue"} {
+	for _, s := range []string{"ata_device", "ata_link", "ata_port", "bdi", "clockevents", "clocksource", "container", "event_source",
+		"machinecheck", "mem", "memory", "node", "nvmem", "pci_bus", "regulator", "scsi_host", "serial-base", "vc", "vtconsole", "wakeup", "workqueue"} {
 		never = append(never, "subsystem "+s)
 	}
 	require.Equal(t, never, slices.Sorted(maps.Keys(first)))
