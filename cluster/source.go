@@ -1,10 +1,6 @@
 package cluster
 
 import (
-	"bytes"
-	"errors"
-	"io"
-
 	"gopkg.in/yaml.v3"
 
 	"spore/cluster/yamlfile"
@@ -23,33 +19,10 @@ type source struct {
 	faults map[[2]int]bool
 }
 
-// parse reads the YAML of a file into nodes. Nothing is expanded, so the result is never larger than the file.
-func (s *source) parse() *yamlfile.Fault {
-	if f := yamlfile.CheckText(s.data); f != nil {
-		return f
-	}
-	dec := yaml.NewDecoder(bytes.NewReader(s.data))
-	var doc yaml.Node
-	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil
-	} else if err != nil {
-		return yamlfile.SyntaxFault(s.data, err)
-	}
-	var second yaml.Node
-	if err := dec.Decode(&second); err == nil {
-		return &yamlfile.Fault{Line: second.Line, Column: second.Column, Message: "a second YAML document begins here; a file holds one: remove the --- line"}
-	} else if !errors.Is(err, io.EOF) {
-		return yamlfile.SyntaxFault(s.data, err)
-	}
-	root := doc.Content[0]
-	switch {
-	case root.Kind == yaml.MappingNode:
-		s.root = root
-	case root.ShortTag() == "!!null":
-	default:
-		return &yamlfile.Fault{Line: root.Line, Column: root.Column, Message: "the file is not a mapping; write keys with values, as in `spore init`"}
-	}
-	return nil
+// parse reads the YAML of a file into nodes.
+func (s *source) parse() (f *yamlfile.Fault) {
+	s.root, f = yamlfile.Parse(s.data)
+	return f
 }
 
 // Path is the path in the configuration folder.

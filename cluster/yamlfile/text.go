@@ -8,11 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"spore/cluster/form"
 )
 
 // Fault is a problem that has no severity yet. Line and Column count from 1.
@@ -41,7 +42,7 @@ func CheckText(data []byte) *Fault {
 }
 
 // syntaxLine takes apart the parser's message.
-var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+var syntaxLine = form.New(`^yaml: (?:line (\d+): )?(.*)$`)
 
 // maxLocate bounds the files in which the line of a syntax error is searched for by parsing parts of them.
 const maxLocate = 256 << 10
