@@ -5,11 +5,8 @@ import (
 	"spore/cluster/spec"
 )
 
-// What opens encrypted state, and what does so where there is no TPM.
-var (
-	stateKeys  = []string{spec.EncryptNone, spec.EncryptTPM, spec.EncryptTPMPIN, spec.EncryptPassphrase, spec.EncryptHostKey}
-	withoutTPM = []string{spec.RefuseWithoutTPM, spec.EncryptPassphrase, spec.EncryptHostKey}
-)
+// withoutTPM is what opens encrypted state where there is no TPM.
+var withoutTPM = []string{spec.RefuseWithoutTPM, spec.EncryptPassphrase, spec.EncryptHostKey}
 
 // checkState checks how state is encrypted, in cluster.yaml or a node's file.
 func (k *checker) checkState(src *source, s *spec.State) {
@@ -17,7 +14,7 @@ func (k *checker) checkState(src *source, s *spec.State) {
 		return
 	}
 	p := check.In(src, "state")
-	known := !src.Has("state", "encrypt") || k.OneOf(p.Then("encrypt"), "the key of the state", s.Encrypt, stateKeys)
+	known := !src.Has("state", "encrypt") || k.OneOf(p.Then("encrypt"), "the key of the state", s.Encrypt, spec.Encrypts)
 	if !src.Has("state", "withoutTPM") || !k.OneOf(p.Then("withoutTPM"), "withoutTPM", s.WithoutTPM, withoutTPM) {
 		return
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"maps"
 
+	"spore/cluster/answers"
 	"spore/cluster/overlay"
 	"spore/cluster/programs"
 	"spore/cluster/role"
@@ -18,7 +19,7 @@ func Choices() map[string][]string {
 		"Node.roles":          roleNames(services.Ours()),
 		"Bond.mode":           bondModes,
 		"Disk.use":            ourUses,
-		"State.encrypt":       stateKeys,
+		"State.encrypt":       spec.Encrypts,
 		"State.withoutTPM":    withoutTPM,
 		"Image.suite":         suites,
 		"Image.components":    components,
@@ -38,8 +39,8 @@ func open() map[string]string {
 	return map[string]string{"Cluster.services": ownName, "Node.roles": ownName}
 }
 
-// Files returns, for each file of a configuration folder, its path with a star for what varies, the name of its schema,
-// and an empty value of its Go type.
+// Files returns, for each file of a configuration folder, and for an answer file, its path with a star for what varies,
+// the name of its schema, and an empty value of its Go type.
 func Files() []File {
 	out := []File{
 		{clusterFile, "cluster", &spec.Cluster{}, Choices(), open()},
@@ -48,6 +49,7 @@ func Files() []File {
 		{role.Dir + "/*.yaml", "role", &role.Definition{}, role.Choices(), nil},
 		{overlay.SettingsFile, "overlay", &overlay.Settings{}, Choices(), nil},
 		{programsDir + "/*.yaml", "program", &programs.Program{}, Choices(), nil},
+		{answers.Name, "answers", &spec.Answers{}, answers.Choices(), nil},
 	}
 	for _, s := range services.Ours().All() {
 		closed := Choices()

@@ -20,6 +20,9 @@ const (
 	EncryptHostKey    = "host-key"
 )
 
+// Encrypts are all values of State.Encrypt.
+var Encrypts = []string{EncryptNone, EncryptTPM, EncryptTPMPIN, EncryptPassphrase, EncryptHostKey}
+
 // RefuseWithoutTPM is the default of State.WithoutTPM.
 const RefuseWithoutTPM = "refuse"
 
