@@ -7,6 +7,8 @@ package answers
 
 import (
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -40,6 +42,8 @@ func Choices() map[string][]string {
 // File is an answer file that was read, with the positions of what is in it.
 type File struct {
 	spec.Answers
+	// Data is the file as it is.
+	Data   []byte
 	path   string
 	root   *yaml.Node
 	faults map[[2]int]bool
@@ -65,11 +69,26 @@ func (f *File) Has(path ...any) bool { return yamlfile.Find(f.root, path...) != 
 // Faulty reports whether Parse found a problem at this position already.
 func (f *File) Faulty(line, column int) bool { return f.faults[[2]int{line, column}] }
 
+// Read is Parse for a file of the host; its error is that it cannot be read.
+func Read(name string) (*File, check.Report, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the answer file: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the answer file %s: %w", name, err)
+	}
+	file, report := Parse(name, data)
+	return file, report, nil
+}
+
 // Parse reads a file strictly: a key that there is not, a key twice, a value of another type, an anchor, and an empty
 // value are errors. name is what messages call it. The File is never nil; the report has all problems of form, and Check
 // finds those of meaning.
 func Parse(name string, data []byte) (*File, check.Report) {
-	p := &parser{File: &File{path: name, faults: map[[2]int]bool{}}}
+	p := &parser{File: &File{Data: data, path: name, faults: map[[2]int]bool{}}}
 	if len(data) > MaxSize {
 		p.fail(1, 1, "the file has more than %d KiB; an answer file has six lines", MaxSize>>10)
 		return p.File, p.report

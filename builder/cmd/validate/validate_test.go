@@ -107,3 +107,42 @@ func TestTwoFoldersAreWrongUsage(t *testing.T) {
 	code, _, _ := spore("a", "b")
 	require.Equal(t, exit.Misuse, code)
 }
+
+func TestAnAnswerFileIsCheckedWithTheConfiguration(t *testing.T) {
+	dir := write(t, oneNode)
+	name := filepath.Join(t.TempDir(), "a.yaml")
+	put := func(text string) { require.NoError(t, os.WriteFile(name, []byte(text), 0o644)) }
+	put("node: a\ndisk: {serial: S5H9NX0R}\nencrypt: none\n")
+	code, out, errs := spore(dir, "--answers", name)
+	require.Equal(t, exit.OK, code, errs)
+	require.Contains(t, out, dir+" with "+name+" is valid: 1 node, 1 warning\n")
+
+	put("node: b\ndisk: {serial: S5H9NX0R}\nencrypt: tpm2\nthen: halt\n")
+	code, out, errs = spore(dir, "--answers", name)
+	require.Equal(t, exit.Failed, code)
+	require.Contains(t, out, name+`:1:7: error: cluster.yaml has no node "b"; its nodes are a`+"\n")
+	require.Contains(t, out, name+`:4:7: error: what the machine does then "halt" is unknown; write restart, power-off or stay`+"\n")
+	require.Contains(t, errs, "has 2 errors and 1 warning")
+	code, out, _ = spore(dir, "--answers", name, "--json")
+	require.Equal(t, exit.Failed, code)
+	var r struct {
+		OK       bool
+		Problems []struct{ File string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	require.False(t, r.OK)
+	require.Len(t, r.Problems, 3)
+	require.Equal(t, name, r.Problems[2].File)
+
+	// Against a configuration with errors, only the form is judged.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte("nodes: 5\n"), 0o644))
+	put("node: b\nwhere: here\n")
+	code, out, _ = spore(dir, "--answers", name)
+	require.Equal(t, exit.Failed, code)
+	require.Contains(t, out, name+`:2:1: error: unknown key "where"`)
+	require.NotContains(t, out, "has no node")
+
+	code, _, errs = spore(dir, "--answers", name+".none")
+	require.Equal(t, exit.Failed, code)
+	require.Contains(t, errs, "read the answer file: open "+name+".none: no such file")
+}
