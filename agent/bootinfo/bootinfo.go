@@ -29,6 +29,8 @@ const (
 	RootTree = "/run/spore/root-tree"
 	// Delivered is the node's bundle as the boot medium has it, for root alone. Nobody has looked at it yet.
 	Delivered = "/run/spore/delivered/bundle"
+	// Answers is the answer file that the boot medium has (package answers), for root alone. Nobody has looked at it yet.
+	Answers = "/run/spore/delivered/answers"
 )
 
 // FromChance begins Info.MachineIDFrom where nothing of the machine is the same at each boot.
@@ -36,6 +38,9 @@ const FromChance = "chance:"
 
 // MaxDelivered bounds the bundle in bytes (systemd, CREDENTIAL_SIZE_MAX).
 const MaxDelivered = 1 << 20
+
+// MaxAnswers bounds the answer file in bytes.
+const MaxAnswers = 64 << 10
 
 // maxSize bounds the file; stage1 writes well under a page.
 const maxSize = 64 << 10

@@ -52,7 +52,6 @@ func TestARunningMachineIsInstalledWhenItWasLookedAt(t *testing.T) {
 	p, err := Prepare(t.Context(), m, Order{Disk: inner})
 	require.NoError(t, err)
 	require.Equal(t, Offer{Disk: "/dev/vda", Name: "INNER", Size: 16777216 * 512, Holds: "nothing", Bundle: "medium"}, p.Offer)
-	p.options.Open = func(target flash.Target) (Device, error) { return flash.Open(m.Root.At(target.Path())) }
 	var said []string
 	done, err := p.Write(t.Context(), func(line string) { said = append(said, line) })
 	p.Close()
@@ -137,7 +136,6 @@ func TestWhatIsNotTheDiskThatWasLookedAtIsNotWritten(t *testing.T) {
 			// As they are listed when it is written.
 			p.options.Host, err = flash.ThisHost(m.Root.At("/"))
 			require.NoError(t, err)
-			p.options.Open = func(target flash.Target) (Device, error) { return flash.Open(m.Root.At(target.Path())) }
 			_, err = p.Write(t.Context(), func(string) {})
 			require.ErrorContains(t, err, "and what was looked at was /dev/vda (serial INNER, 8192 MiB), which holds: nothing")
 		})

@@ -7,16 +7,20 @@
 package install
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
 
 	"spore/cluster/spec"
 	"spore/storage/disk"
+	"spore/storage/espfiles"
+	"spore/storage/fat"
 	"spore/storage/flash"
 	"spore/storage/gpt"
 )
@@ -33,6 +37,11 @@ type Options struct {
 	Choice   flash.Choice
 	// EraseState gives up the state on the disk.
 	EraseState bool
+	// Own, where it is set, is the PARTUUID of the only state partition that the disk may have: with any other one, and
+	// with a partition table that is damaged, it is refused.
+	Own gpt.GUID
+	// Given are the disks that the node's file gives to services: none of them is installed on.
+	Given []spec.Disk
 	// Open opens the disk for writing; usually that of the target.
 	Open func(flash.Target) (Device, error)
 	// Confirm, when not nil, is told what will be written to; its error ends it.
@@ -48,6 +57,9 @@ type Device interface {
 
 // ErrThere is in the error when the disk has this very system already: there is nothing to do but to start from it.
 var ErrThere = errors.New("the disk has this system already")
+
+// ErrDone is in the error when this very answer file of this very medium was carried out on the disk already.
+var ErrDone = errors.New("the disk was installed by this answer file of this medium already")
 
 // ErrBooted is in the error when the disk is the one that the machine was started from.
 var ErrBooted = errors.New("the machine was started from this disk")
@@ -107,6 +119,12 @@ func Run(ctx context.Context, o Options, again bool) (Result, error) {
 	if !again && flash.Holds(dev, layout) {
 		return r, fmt.Errorf("%s: %w", t.Where(), ErrThere)
 	}
+	if err := o.refuse(t, dev); err != nil {
+		return r, err
+	}
+	if !again && len(o.Choice.Installed) > 0 && bytes.Equal(mark(dev), o.Choice.Installed) {
+		return r, fmt.Errorf("%s: %w", t.Where(), ErrDone)
+	}
 	options := flash.Options{Layout: layout, EraseState: o.EraseState, Progress: o.Progress}
 	if _, err := flash.Check(dev, options); err != nil {
 		return r, fmt.Errorf("%s is refused: %w; nothing was written", t.Where(), err)
@@ -120,6 +138,64 @@ func Run(ctx context.Context, o Options, again bool) (Result, error) {
 		return r, fmt.Errorf("%s: %w", t.Where(), err)
 	}
 	return r, nil
+}
+
+// refuse says what speaks against a disk that an answer file names.
+func (o Options) refuse(t flash.Target, dev Device) error {
+	if use := givenTo(o.Given, t.Disk); use != "" {
+		return fmt.Errorf("%s is refused: the node's file gives it to %s; nothing was written", t.Where(), use)
+	}
+	if o.Own == (gpt.GUID{}) {
+		return nil
+	}
+	table, err := gpt.Read(dev, dev.Size(), dev.SectorSize())
+	if err != nil && !errors.Is(err, gpt.ErrNone) {
+		return fmt.Errorf("%s is refused: its partition table is damaged (%w), so it is not known whose state it has; nothing was written",
+			t.Where(), err)
+	}
+	for _, p := range table.Partitions {
+		if p.Type == typeState && p.GUID != o.Own {
+			return fmt.Errorf("%s is refused: it has state of another cluster or node (partition %d has the PARTUUID %s, and that of this node is %s); "+
+				"nothing was written. To have it erased, a person installs: spore-agent install --erase-state, or spore install --erase-state",
+				t.Where(), p.Number, p.GUID, o.Own)
+		}
+	}
+	return nil
+}
+
+// maxMark bounds the mark of an answer file on an ESP, in bytes.
+const maxMark = 256
+
+// mark is what the ESP of a disk says of the answer file by which it came about; nothing where it says nothing. What
+// cannot be read is none: then the disk is installed.
+func mark(dev Device) []byte {
+	table, err := gpt.Read(dev, dev.Size(), dev.SectorSize())
+	if err != nil {
+		return nil
+	}
+	for _, p := range table.Partitions {
+		if p.Type != gpt.ESP {
+			continue
+		}
+		fsys, err := fat.Open(io.NewSectionReader(dev, p.Start, p.Size), p.Size)
+		if err != nil {
+			return nil
+		}
+		files, err := fsys.Walk()
+		if err != nil {
+			return nil
+		}
+		for _, f := range files {
+			if strings.EqualFold(f.Path, espfiles.Installed) && f.Size <= maxMark {
+				data, err := io.ReadAll(io.NewSectionReader(f.Content, 0, f.Size))
+				if err != nil {
+					return nil
+				}
+				return data
+			}
+		}
+	}
+	return nil
 }
 
 // ParseSelector reads how a credential or the command line names a disk: a serial number, wwn:WWN, or id:NAME of

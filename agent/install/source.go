@@ -15,6 +15,7 @@ var (
 	typeRoot    = gpt.MustParseGUID("4f68bce3-e8cd-4db1-96e7-fbcaf984b709")
 	typeVerity  = gpt.MustParseGUID("2c7357ed-ebd2-46d9-aec1-23d437ec2bf5")
 	typeCluster = gpt.MustParseGUID("6b0d4b7e-5c0a-4e0e-9d55-73706f726500")
+	typeState   = gpt.MustParseGUID("4d21b016-b534-45c2-a9fb-5c16e091fd2d")
 )
 
 const (

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"spore/agent/bootdisk"
 	"spore/agent/bootinfo"
 	"spore/agent/detect"
@@ -103,22 +101,21 @@ func confirmInstall(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// Unattended does what the firmware or the kernel command line asks for, and restarts the machine. Until then nothing
-// else of the node begins: no state is made on the medium. What stands in the way is said, and tried again.
+// Unattended does what the firmware, the kernel command line or an answer file asks for, and restarts the machine. Until
+// then nothing else of the node begins: no state is made on the medium. What stands in the way is said, and tried again.
 func Unattended(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
-	name, err := asked(m)
-	if name == "" && err == nil {
+	w, err := wanted(ctx, m, sources)
+	if w == nil && err == nil {
 		return nil
 	}
 	for said := ""; ; {
 		if err == nil {
-			err = once(ctx, m, name)
+			err = once(ctx, m, *w)
 		}
 		switch {
 		case err == nil:
-			m.Say("restarting from the disk")
-			if err = m.Restart(ctx); err == nil {
+			if err = w.leave(ctx, m); err == nil {
 				<-ctx.Done()
 				return nil
 			}
@@ -136,7 +133,9 @@ func Unattended(ctx context.Context, m *node.Machine) error {
 			return ctx.Err()
 		case <-time.After(retryEvery):
 		}
-		name, err = asked(m)
+		if w, err = wanted(ctx, m, sources); w == nil && err == nil {
+			return nil
+		}
 	}
 }
 
@@ -168,20 +167,17 @@ func asked(m *node.Machine) (string, error) {
 	return given[0], nil
 }
 
-func once(ctx context.Context, m *node.Machine, name string) error {
-	selector, err := ParseSelector(name)
-	if err != nil {
-		return err
-	}
+func once(ctx context.Context, m *node.Machine, w order) error {
 	if err := wait.Udev(ctx, m.Root.At("/run/udev"), detect.UdevBound, m.Say); err != nil {
 		return err
 	}
 	m.FindDisks(ctx)
-	o, done, err := gather(ctx, m, selector, "")
+	o, done, err := gather(ctx, m, w.disk, w.node)
 	if err != nil {
 		return err
 	}
 	defer done()
+	w.into(&o)
 	meter, last := flash.Meter{Now: m.Now}, m.Now()
 	o.Confirm = func(t flash.Target, content string) error {
 		m.Say("installing on " + t.Where() + ", which holds: " + content)
@@ -194,14 +190,14 @@ func once(ctx context.Context, m *node.Machine, name string) error {
 		}
 	}
 	r, err := Run(ctx, o, false)
-	if errors.Is(err, ErrThere) && m.Boot.NetworkURL != "" {
+	if (errors.Is(err, ErrThere) || errors.Is(err, ErrDone)) && m.Boot.NetworkURL != "" {
 		// A cut came between the end of the writing and the word to the server, or that was lost.
-		if told := tellInstalled(ctx, m, name); told == nil {
+		if told := tellInstalled(ctx, m, w.name); told == nil {
 			m.Say(fmt.Sprintf("%v. %s", err, registerBoot(m, r, true)))
 			return nil
 		}
 	}
-	if errors.Is(err, ErrThere) {
+	if errors.Is(err, ErrThere) || errors.Is(err, ErrDone) {
 		return fmt.Errorf("%w. %s. Take the medium out, or put the disk first in the firmware's order, and restart the machine", err, registerBoot(m, r, false))
 	}
 	if err != nil {
@@ -209,7 +205,7 @@ func once(ctx context.Context, m *node.Machine, name string) error {
 	}
 	m.Say(fmt.Sprintf("installed on %s: %s; read back and compared. %s", r.Target.Path(), r.Report.Saved(), registerBoot(m, r, true)))
 	if m.Boot.NetworkURL != "" {
-		if err := tellInstalled(ctx, m, name); err != nil {
+		if err := tellInstalled(ctx, m, w.name); err != nil {
 			m.Say(fmt.Sprintf("the server does not know of it (%v), and may start this machine again", err))
 		}
 	}
@@ -266,7 +262,7 @@ func gather(ctx context.Context, m *node.Machine, selector spec.DiskSelector, no
 	if o.Choice, err = choice(m, node); err != nil {
 		return o, nil, err
 	}
-	o.Open = func(t flash.Target) (Device, error) { return t.Open() }
+	o.Open = func(t flash.Target) (Device, error) { return flash.Open(m.Root.At(t.Path())) }
 	o.Source, done, err = runningSource(ctx, m)
 	return o, done, err
 }
@@ -385,10 +381,8 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 // says how that went. Without next, a machine whose firmware prefers the medium does not go in circles.
 func registerBoot(m *node.Machine, r Result, next bool) string {
 	vars := m.Root.At(efiVars)
-	if names, _ := filepath.Glob(filepath.Join(vars, "*")); len(names) == 0 {
-		if err := unix.Mount("efivarfs", vars, "efivarfs", unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV, ""); err != nil {
-			return "The firmware's boot entries cannot be changed (" + err.Error() + "): it finds the disk by " + LoaderPath
-		}
+	if err := needVariables(m); err != nil {
+		return "The firmware's boot entries cannot be changed (" + err.Error() + "): it finds the disk by " + LoaderPath
 	}
 	name, err := Register(vars, "Spore on "+r.Target.Serial(), r.ESP, r.SectorSize, next)
 	if err != nil {

@@ -41,6 +41,8 @@ type Machine struct {
 	SetHostname func(string) error
 	// Restart restarts the machine, and returns when that has begun.
 	Restart func(context.Context) error
+	// PowerOff switches the machine off, and returns when that has begun.
+	PowerOff func(context.Context) error
 	// Group returns the number of a user's group.
 	Group func(user string) (int, error)
 	// Now is the time.
@@ -54,29 +56,39 @@ func New(program string, root paths.Root) *Machine {
 	m := &Machine{
 		Root: root, Part: clusterpart.Mounted(root),
 		SetHostname: sethostname, Now: time.Now, Group: groupOf,
-		Restart: restart,
-		Say:     func(s string) { fmt.Fprintln(os.Stderr, program+":", s) },
+		Restart: restart, PowerOff: powerOff,
+		Say: func(s string) { fmt.Fprintln(os.Stderr, program+":", s) },
 	}
 	return m
 }
 
-// restartBound is how long systemd may take to begin a restart. One that hangs never answers.
+// restartBound is how long systemd may take to begin a restart or a shutdown. One that hangs never answers.
 const restartBound = time.Minute
 
-// restart has systemd restart the machine, which takes what was said last to the console and to the disk. Where systemd
-// cannot be asked, or does not answer, it is done at once.
+// restart has systemd restart the machine.
 func restart(ctx context.Context) error {
+	return leave(ctx, (*activate.Bus).Reboot, unix.LINUX_REBOOT_CMD_RESTART)
+}
+
+// powerOff has systemd switch the machine off.
+func powerOff(ctx context.Context) error {
+	return leave(ctx, (*activate.Bus).PowerOff, unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+// leave has systemd end everything, which takes what was said last to the console and to the disk. Where systemd cannot
+// be asked, or does not answer, it is done at once.
+func leave(ctx context.Context, ask func(*activate.Bus, context.Context) error, command int) error {
 	ctx, cancel := context.WithTimeout(ctx, restartBound)
 	defer cancel()
 	bus, err := activate.Connect(ctx)
 	if err == nil {
 		defer bus.Close()
-		if err = bus.Reboot(ctx); err == nil {
+		if err = ask(bus, ctx); err == nil {
 			return nil
 		}
 	}
 	unix.Sync()
-	return errors.Join(err, unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART))
+	return errors.Join(err, unix.Reboot(command))
 }
 
 // ReadBoot reads what stage1 found. Without it (a container, a rehearsal) the rest goes on with what there is.

@@ -18,7 +18,7 @@ import (
 const maxNodeFile = 256
 
 // readESP takes from the ESP of the boot disk what it says about this machine: which node it becomes, and the node's
-// bundle, which the main system alone can judge. The ESP is untrusted, and no content of it stops the boot. It is read
+// bundle and an answer file, which the main system alone can judge. The ESP is untrusted, and no content of it stops the boot. It is read
 // and not mounted, so that the kernel's FAT never sees it before the root is there.
 func (b *boot) readESP() (string, error) {
 	p, ok := b.disk.ESP(b.firmware.LoaderPartition)
@@ -34,7 +34,7 @@ func (b *boot) readESP() (string, error) {
 	if err != nil {
 		return "ignored the ESP: " + oneLine(err), nil
 	}
-	for _, step := range []func(*fat.FS) (string, error){b.readESPChoice, handOverBundle} {
+	for _, step := range []func(*fat.FS) (string, error){b.readESPChoice, handOverBundle, handOverAnswers} {
 		text, err := step(fsys)
 		if err != nil {
 			return "", err
@@ -63,20 +63,27 @@ func (b *boot) readESPChoice(fsys *fat.FS) (string, error) {
 }
 
 // handOverBundle leaves the node's bundle of the ESP to the main system.
-func handOverBundle(fsys *fat.FS) (string, error) { return handOver(fsys, bootinfo.Delivered) }
+func handOverBundle(fsys *fat.FS) (string, error) {
+	return handOver(fsys, espfiles.Bundle, "a bundle", bootinfo.MaxDelivered, bootinfo.Delivered)
+}
 
-func handOver(fsys *fat.FS, to string) (string, error) {
-	data, err := readFile(fsys, espfiles.Bundle, bootinfo.MaxDelivered)
+// handOverAnswers leaves the answer file of the ESP to the main system.
+func handOverAnswers(fsys *fat.FS) (string, error) {
+	return handOver(fsys, espfiles.Answers, "an answer file", bootinfo.MaxAnswers, bootinfo.Answers)
+}
+
+func handOver(fsys *fat.FS, name, what string, limit int64, to string) (string, error) {
+	data, err := readFile(fsys, name, limit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
-		return "ignored the bundle of the ESP: " + oneLine(err), nil
+		return "ignored " + what + " of the ESP: " + oneLine(err), nil
 	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return "", err
 	}
-	return "the ESP has a bundle (not authenticated)", os.WriteFile(to, data, 0o600)
+	return "the ESP has " + what + " (not authenticated)", os.WriteFile(to, data, 0o600)
 }
 
 // readFile reads a file of at most limit bytes.

@@ -16,6 +16,7 @@ import (
 
 	"spore/agent/bootinfo"
 	"spore/agent/stage1/machineid"
+	"spore/storage/espfiles"
 	"spore/storage/fat"
 )
 
@@ -47,6 +48,9 @@ func espWith(t *testing.T, files map[string]string) *fat.FS {
 
 func TestTheBundleOfTheESPIsHandedOverAsItIs(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "run", "delivered", "bundle")
+	bundleTo := func(fsys *fat.FS) (string, error) {
+		return handOver(fsys, espfiles.Bundle, "a bundle", bootinfo.MaxDelivered, to)
+	}
 	for name, files := range map[string]map[string]string{
 		"an empty ESP":            nil,
 		"a folder without it":     {"/spore/other": "x"},
@@ -55,12 +59,12 @@ func TestTheBundleOfTheESPIsHandedOverAsItIs(t *testing.T) {
 		"the bundle is a folder":  {"/spore/bundle/x": "x"},
 		"more than any bundle is": {"/spore/bundle": strings.Repeat("x", bootinfo.MaxDelivered+1)},
 	} {
-		text, err := handOver(espWith(t, files), to)
+		text, err := bundleTo(espWith(t, files))
 		require.NoError(t, err, "no stick can stop the boot: %s", name)
 		require.NoFileExists(t, to, name)
 		require.Equal(t, name == "more than any bundle is" || name == "the bundle is a folder", strings.HasPrefix(text, "ignored"), "%s: %s", name, text)
 	}
-	text, err := handOver(espWith(t, map[string]string{"/SPORE/Bundle": "whatever"}), to)
+	text, err := bundleTo(espWith(t, map[string]string{"/SPORE/Bundle": "whatever"}))
 	require.NoError(t, err)
 	require.Contains(t, text, "not authenticated")
 	data, err := os.ReadFile(to)
@@ -71,6 +75,23 @@ func TestTheBundleOfTheESPIsHandedOverAsItIs(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, mode, st.Mode().Perm())
 	}
+}
+
+func TestTheAnswerFileOfTheESPIsHandedOverAsItIs(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "run", "delivered", "answers")
+	take := func(files map[string]string) (string, error) {
+		return handOver(espWith(t, files), espfiles.Answers, "an answer file", bootinfo.MaxAnswers, to)
+	}
+	text, err := take(map[string]string{"/spore/answers": strings.Repeat("x", bootinfo.MaxAnswers+1)})
+	require.NoError(t, err)
+	require.Contains(t, text, "ignored an answer file of the ESP: ")
+	require.NoFileExists(t, to)
+	text, err = take(map[string]string{"/spore/answers": "node: edge-01\n"})
+	require.NoError(t, err)
+	require.Equal(t, "the ESP has an answer file (not authenticated)", text)
+	data, err := os.ReadFile(to)
+	require.NoError(t, err)
+	require.Equal(t, "node: edge-01\n", string(data))
 }
 
 func TestTheESPChoosesANode(t *testing.T) {

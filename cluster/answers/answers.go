@@ -227,7 +227,7 @@ func (f *File) findNode(k *check.Checker, nodes []facts.Node) *facts.Node {
 	}
 	names := facts.Names(nodes)
 	hint := check.Suggest(f.Node, names)
-	if hint == "" {
+	if hint == "" && len(names) > 0 {
 		const shown = 10
 		hint = "; its nodes are " + strings.Join(names[:min(len(names), shown)], ", ")
 		if len(names) > shown {

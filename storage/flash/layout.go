@@ -55,6 +55,10 @@ type Choice struct {
 	Node string
 	// Bundle is the node's bundle of secrets, or empty.
 	Bundle []byte
+	// Answers is an answer file by which a machine installs itself, or empty.
+	Answers []byte
+	// Installed is the mark of the answer file by which the disk came about, or empty.
+	Installed []byte
 	// Time is the date of the files.
 	Time time.Time
 }
@@ -176,9 +180,12 @@ func Choose(from io.ReaderAt, size, at int64, c Choice, sectorSize int) (io.Read
 // NewESP makes an ESP of size bytes at a place of a disk with the files and a choice.
 func NewESP(files []fat.File, size, at int64, c Choice, sectorSize int) (io.ReaderAt, error) {
 	files = slices.DeleteFunc(slices.Clone(files), func(f fat.File) bool {
-		return slices.ContainsFunc([]string{espfiles.Node, espfiles.Bundle, seedPath}, func(s string) bool { return strings.EqualFold(s, f.Path) })
+		return slices.ContainsFunc([]string{espfiles.Node, espfiles.Bundle, espfiles.Answers, espfiles.Installed, seedPath},
+			func(s string) bool { return strings.EqualFold(s, f.Path) })
 	})
-	for name, data := range map[string][]byte{espfiles.Node: []byte(c.Node), espfiles.Bundle: c.Bundle} {
+	for name, data := range map[string][]byte{
+		espfiles.Node: []byte(c.Node), espfiles.Bundle: c.Bundle, espfiles.Answers: c.Answers, espfiles.Installed: c.Installed,
+	} {
 		if len(data) > 0 {
 			files = append(files, fat.File{Path: name, Size: int64(len(data)), Content: bytes.NewReader(data)})
 		}

@@ -126,6 +126,22 @@ func TestTheChoiceOfANodeIsPutOnTheESP(t *testing.T) {
 	require.Len(t, filesOf(t, without.Extents[0]), 2)
 }
 
+func TestAnAnswerFileIsPutOnTheESPAndIsNotTakenOver(t *testing.T) {
+	data := someImage(t)
+	l, err := Image(bytes.NewReader(data), int64(len(data)))
+	require.NoError(t, err)
+	with, err := l.With(Choice{Node: "edge-02", Answers: []byte("node: edge-02\n")}, 512)
+	require.NoError(t, err)
+	require.Equal(t, "node: edge-02\n", filesOf(t, with.Extents[0])["/spore/answers"])
+	disk, err := with.With(Choice{Node: "edge-02", Installed: []byte("mark")}, 512)
+	require.NoError(t, err)
+	require.NotContains(t, filesOf(t, disk.Extents[0]), "/spore/answers")
+	require.Equal(t, "mark", filesOf(t, disk.Extents[0])["/spore/installed"])
+	again, err := disk.With(Choice{Node: "edge-02"}, 512)
+	require.NoError(t, err)
+	require.NotContains(t, filesOf(t, again.Extents[0]), "/spore/installed")
+}
+
 func filesOf(t *testing.T, e Extent) map[string]string {
 	t.Helper()
 	fsys, err := fat.Open(e.Content, e.Size)
