@@ -166,7 +166,7 @@ func mayErase(m *node.Machine) error {
 		return nil
 	}
 	return errors.New("it says state: erase, and nothing signed says so: with Secure Boot on an answer file keeps state. Write state: keep, " +
-		"or have a person install: spore-agent install --erase-state, or spore install --erase-state")
+		"or have a person give the state up: spore install --erase-state")
 }
 
 // needVariables mounts the firmware's variables where nobody did.

@@ -156,7 +156,7 @@ func (o Options) refuse(t flash.Target, dev Device) error {
 	for _, p := range table.Partitions {
 		if p.Type == typeState && p.GUID != o.Own {
 			return fmt.Errorf("%s is refused: it has state of another cluster or node (partition %d has the PARTUUID %s, and that of this node is %s); "+
-				"nothing was written. To have it erased, a person installs: spore-agent install --erase-state, or spore install --erase-state",
+				"nothing was written. A person gives it up: spore install --erase-state",
 				t.Where(), p.Number, p.GUID, o.Own)
 		}
 	}

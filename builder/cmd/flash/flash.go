@@ -21,6 +21,7 @@ import (
 	"spore/builder/cmd/inspect"
 	"spore/builder/cmd/operator"
 	"spore/builder/progress"
+	"spore/cluster/answers"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/storage/disk"
@@ -34,6 +35,7 @@ type flags struct {
 	keepState  bool
 	eraseState string
 	node       string
+	answers    string
 	bundle     string
 	keys       operator.Folder
 }
@@ -42,13 +44,17 @@ type flags struct {
 type outside struct {
 	now  func() time.Time
 	host func() (flash.Host, error)
+	// nodes are those of an image.
+	nodes func(image string) ([]facts.Node, *facts.Cluster, error)
 	// in is where the answer to the question comes from.
 	in io.Reader
 }
 
 // Command returns the command.
 func Command() *cobra.Command {
-	return command(outside{now: time.Now, host: func() (flash.Host, error) { return flash.ThisHost("/") }, in: os.Stdin})
+	return command(outside{
+		now: time.Now, host: func() (flash.Host, error) { return flash.ThisHost("/") }, nodes: inspect.ReadNodes, in: os.Stdin,
+	})
 }
 
 func command(world outside) *cobra.Command {
@@ -67,10 +73,15 @@ with the serial number of the disk (or the name of a file) erases it.
 
 With --node the medium makes the machine that boots from it that node, and brings its bundle of secrets, made from the
 operator's folder. Everybody who has the medium can read the bundle, until the node has sealed it and removed it from
-the medium.`,
+the medium.
+
+With --answers the machine that boots from the medium installs itself on the disk that the answer file names, without a
+person. The file says which node it is, so that --node is not needed. It is checked against the image, as
+spore validate --answers checks it against the configuration.`,
 		Example: `  spore flash out/spore.img
   spore flash out/spore.img /dev/sdb
   spore flash out/spore.img /dev/sdb --node edge-01 --yes
+  spore flash out/spore.img /dev/sdb --answers edge-01.yaml
   spore flash out/spore.img --serial S5H9NX0R
   truncate -s 8G disk.img && spore flash out/spore.img disk.img`,
 		Args: exit.Args(cobra.RangeArgs(1, 2)),
@@ -94,6 +105,7 @@ the medium.`,
 	cmd.Flags().BoolVar(&f.keepState, "keep-state", true, "keep the state partition that is on the disk")
 	cmd.Flags().StringVar(&f.eraseState, "erase-state", "", "give up the state partition on the disk with this serial number")
 	cmd.Flags().StringVar(&f.node, "node", "", "name of the node which the machine with this medium becomes")
+	cmd.Flags().StringVar(&f.answers, "answers", "", "answer file by which the machine with this medium installs itself on a disk")
 	cmd.Flags().StringVar(&f.bundle, "bundle", "", "put this bundle on the medium, such as an encrypted one of spore pki bundle, instead of making one")
 	f.keys.Register(cmd)
 	return cmd
@@ -104,11 +116,11 @@ func (f flags) check(device string) error {
 	switch {
 	case !f.keepState && f.eraseState == "":
 		return errors.New("--keep-state=false deletes the state: name the disk whose state it is with --erase-state SERIAL")
-	case f.node == "" && (f.bundle != "" || f.keys.Dir != ""):
-		return errors.New("--bundle and --pki go with --node")
+	case f.node == "" && f.answers == "" && (f.bundle != "" || f.keys.Dir != ""):
+		return errors.New("--bundle and --pki go with --node or --answers")
 	case f.bundle != "" && f.keys.Dir != "":
 		return errors.New("--bundle and --pki exclude each other")
-	case device == "" && f.serial == "" && (f.node != "" || f.eraseState != ""):
+	case device == "" && f.serial == "" && (f.node != "" || f.answers != "" || f.eraseState != ""):
 		return errors.New("name the device, or the disk with --serial")
 	}
 	return nil
@@ -125,9 +137,16 @@ func run(cmd *cobra.Command, world outside, imageName, device string, f flags) e
 	if err != nil {
 		return fmt.Errorf("%s: %w", imageName, err)
 	}
+	order, err := f.order(w, world, imageName)
+	if err != nil {
+		return err
+	}
 	target, err := find(world, device, f.serial)
 	if err != nil {
 		return err
+	}
+	if order != nil && slices.ContainsFunc(target.Serials, func(s string) bool { return strings.EqualFold(s, order.Disk.Serial) }) {
+		return fmt.Errorf("%s names %s itself: name the disk of the machine that it is to be installed on", f.answers, target.Where())
 	}
 	if err := cmp.Or(flash.Refuse(target), sameFile(imageName, target), f.checkErase(target)); err != nil {
 		return err
@@ -152,6 +171,9 @@ func run(cmd *cobra.Command, world outside, imageName, device string, f flags) e
 		if err != nil {
 			return err
 		}
+		if order != nil {
+			choice.Answers = order.Data
+		}
 		if options.Layout, err = layout.With(choice, dev.SectorSize()); err != nil {
 			return fmt.Errorf("%s: %w", imageName, err)
 		}
@@ -160,7 +182,33 @@ func run(cmd *cobra.Command, world outside, imageName, device string, f flags) e
 	if err != nil {
 		return fmt.Errorf("%s: %w", target.Where(), err)
 	}
-	return f.print(cmd.OutOrStdout(), target, report)
+	return f.print(cmd.OutOrStdout(), target, report, order)
+}
+
+// order is the answer file, checked against the image; nil without one. The node that it names is that of the medium.
+func (f *flags) order(w io.Writer, world outside, image string) (*answers.File, error) {
+	if f.answers == "" {
+		return nil, nil
+	}
+	order, report, err := answers.Read(f.answers)
+	if err != nil {
+		return nil, err
+	}
+	nodes, _, err := world.nodes(image)
+	if err != nil {
+		return nil, err
+	}
+	report = append(report, answers.Check(order, nodes)...).Sorted()
+	fmt.Fprint(w, report)
+	if report.Failed() {
+		return nil, fmt.Errorf("the answer file %s does not fit %s; nothing was written", f.answers, image)
+	}
+	if f.node != "" && f.node != order.Node {
+		return nil, fmt.Errorf("--node is %s, and %s is for node %s; nothing was written", f.node, f.answers, order.Node)
+	}
+	f.node = order.Node
+	order.FillDefaults()
+	return order, nil
 }
 
 // find is the target by its path or its serial number.
@@ -245,7 +293,11 @@ func (f flags) choose(w io.Writer, world outside, image string) (flash.Choice, e
 	if f.node == "" {
 		return c, nil
 	}
-	node, cluster, err := inspect.ReadNode(image, f.node)
+	nodes, cluster, err := world.nodes(image)
+	if err != nil {
+		return c, err
+	}
+	node, err := facts.Find(nodes, f.node, image)
 	if err != nil {
 		return c, err
 	}
@@ -295,14 +347,19 @@ type result struct {
 	Target string `json:"target"`
 	Serial string `json:"serial"`
 	Node   string `json:"node,omitempty"`
+	// Installs is what the machine installs itself by.
+	Installs *spec.Answers `json:"installs,omitempty"`
 	flash.Report
 	Kept []string `json:"kept,omitempty"`
 }
 
-func (f flags) print(w io.Writer, t flash.Target, r flash.Report) error {
+func (f flags) print(w io.Writer, t flash.Target, r flash.Report, order *answers.File) error {
 	out := result{Target: cmp.Or(t.File, t.Path()), Serial: t.Serial(), Node: f.node, Report: r}
 	for _, p := range r.Kept {
 		out.Kept = append(out.Kept, p.GUID.String())
+	}
+	if order != nil {
+		out.Installs = &order.Answers
 	}
 	if f.json {
 		return json.NewEncoder(w).Encode(out)
@@ -316,6 +373,13 @@ func (f flags) print(w io.Writer, t flash.Target, r flash.Report) error {
 	}
 	if f.node != "" {
 		fmt.Fprintf(w, "the machine that boots from it becomes %s\n", f.node)
+	}
+	if order != nil {
+		d := order.Disk
+		fmt.Fprintf(w, "it installs itself on the disk %s (state: %s), and then: %s\n", cmp.Or(d.Serial, d.WWN, d.ByID), order.State, order.Then)
+		if order.State == spec.StateErase {
+			fmt.Fprintln(w, "a machine with Secure Boot on refuses it, because an answer file is not signed: write state: keep for one")
+		}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,8 @@ import (
 
 	"spore/builder/cmd/exit"
 	"spore/builder/image"
+	"spore/cluster/facts"
+	"spore/storage/fat"
 	"spore/storage/flash"
 	"spore/storage/gpt"
 )
@@ -52,9 +55,14 @@ func host() (flash.Host, error) {
 	}}, nil
 }
 
+// nodes are those of every image.
+func nodes(string) ([]facts.Node, *facts.Cluster, error) {
+	return []facts.Node{{Name: "edge-01"}, {Name: "edge-02"}}, &facts.Cluster{Name: "plant"}, nil
+}
+
 // spore runs the command with an answer to its question.
 func spore(answer string, args ...string) (stdout, stderr string, err error) {
-	cmd := command(outside{now: func() time.Time { return time.Unix(1, 0) }, host: host, in: strings.NewReader(answer)})
+	cmd := command(outside{now: func() time.Time { return time.Unix(1, 0) }, host: host, nodes: nodes, in: strings.NewReader(answer)})
 	var out, errs bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
@@ -197,4 +205,73 @@ func TestWhatIsRefused(t *testing.T) {
 			require.Equal(t, want, exit.Code(err))
 		})
 	}
+}
+
+// answerFile writes one.
+func answerFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "edge-01.yaml")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	return name
+}
+
+func TestAnAnswerFileIsPutBesideTheChoiceOfItsNode(t *testing.T) {
+	img, disk, bundle := someImage(t), diskFile(t), answerFile(t, "sealed")
+	const text = "# for the hall\nnode: edge-01\ndisk: {serial: S5H9NX0R}\nstate: erase\n"
+	out, _, err := spore("", img, disk, "--yes", "--answers", answerFile(t, text), "--bundle", bundle)
+	require.NoError(t, err)
+	require.Contains(t, out, "the machine that boots from it becomes edge-01\n")
+	require.Contains(t, out, "it installs itself on the disk S5H9NX0R (state: erase), and then: restart\n")
+	require.Contains(t, out, "a machine with Secure Boot on refuses it")
+	esp := tableOf(t, disk).Partitions[0]
+	f, err := os.Open(disk)
+	require.NoError(t, err)
+	defer f.Close()
+	fsys, err := fat.Open(io.NewSectionReader(f, esp.Start, esp.Size), esp.Size)
+	require.NoError(t, err)
+	entries, err := fsys.List("/spore")
+	require.NoError(t, err)
+	for name, want := range map[string]string{"node": "edge-01", "bundle": "sealed", "answers": text} {
+		e, ok := fat.Find(entries, name)
+		require.True(t, ok, name)
+		r, err := fsys.Open(e)
+		require.NoError(t, err)
+		data, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.Equal(t, want, string(data))
+	}
+	out, _, err = spore("", img, disk, "--yes", "--json", "--answers", answerFile(t, text), "--bundle", bundle)
+	require.NoError(t, err)
+	var r result
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	require.Equal(t, "erase", r.Installs.State)
+}
+
+func TestAnAnswerFileThatDoesNotFitIsNotWritten(t *testing.T) {
+	img := someImage(t)
+	for name, tc := range map[string]struct {
+		text string
+		more []string
+		want string
+	}{
+		"another cluster's":  {"node: mail\ndisk: {serial: S5H9NX0R}\n", nil, `cluster.yaml has no node "mail"; its nodes are edge-01, edge-02`},
+		"one with two disks": {"node: edge-01\ndisk: {serial: A1, wwn: \"0x5000c500a1b2c3d4\"}\n", nil, ":2:7: error: a selector has exactly one of"},
+		"another node's":     {"node: edge-01\ndisk: {serial: S5H9NX0R}\n", []string{"--node", "edge-02"}, "--node is edge-02, and "},
+		"this very stick's":  {"node: edge-01\ndisk: {serial: disk.img}\n", nil, "itself: name the disk of the machine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := diskFile(t)
+			args := append([]string{img, disk, "--yes", "--bundle", img, "--answers", answerFile(t, tc.text)}, tc.more...)
+			_, said, err := spore("", args...)
+			require.Error(t, err)
+			require.Contains(t, said+err.Error(), tc.want)
+			data, err := os.ReadFile(disk)
+			require.NoError(t, err)
+			require.Equal(t, make([]byte, 4096), data[:4096])
+		})
+	}
+	_, _, err := spore("", img, "--answers", "x.yaml")
+	require.ErrorContains(t, err, "name the device")
+	_, _, err = spore("", img, diskFile(t), "--answers", "none.yaml")
+	require.ErrorContains(t, err, "read the answer file: open none.yaml")
 }
