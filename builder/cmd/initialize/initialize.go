@@ -26,10 +26,10 @@ import (
 
 // Command returns the command.
 func Command() *cobra.Command {
-	example, role := starter, ""
+	example, role, ks := starter, "", ""
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Write a commented example configuration into a new folder, or a role into one",
+		Short: "Write a commented example configuration, a role, or the answer file of a kickstart file",
 		Long: `Init writes an example cluster to the folder DIR (configs when left out), with comments and a cluster id of its own. It
 overwrites nothing: when one of the files exists already, it stops before it writes. A .gitignore excludes the files
 with keys that commands write; an existing one stays as it is. The examples:
@@ -44,9 +44,15 @@ with keys that commands write; an existing one stays as it is. The examples:
 
 With --role NAME, it writes a role of your own into the configuration DIR: roles/NAME.yaml with a comment on every key,
 a template, a unit and settings, and the schemas for editors. It prints what to add to cluster.yaml; the folder is then
-valid as it is.`,
-		Example: "  spore init\n  spore init site --example edge && spore validate site\n  spore init site --role gateway",
-		Args:    exit.Args(cobra.MaximumNArgs(1)),
+valid as it is.
+
+With --from-kickstart FILE, it translates a kickstart file into an answer file for an unattended installation, and
+writes that to the file which is named instead of DIR (spore-answers.yaml when left out). It takes the lines network,
+ignoredisk, clearpart, autopart, and reboot, poweroff or halt. It prints what belongs into the node's file and
+cluster.yaml, and lists with line numbers all that has no meaning here.`,
+		Example: "  spore init\n  spore init site --example edge && spore validate site\n  spore init site --role gateway\n" +
+			"  spore init edge-01.yaml --from-kickstart ks.cfg",
+		Args: exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(exampleNames, example) {
 				return exit.Usage(fmt.Errorf("there is no example %q; write one of %s", example, strings.Join(exampleNames, ", ")))
@@ -54,6 +60,16 @@ valid as it is.`,
 			dir := "configs"
 			if len(args) == 1 {
 				dir = args[0]
+			}
+			if cmd.Flags().Changed("from-kickstart") {
+				if cmd.Flags().Changed("role") || cmd.Flags().Changed("example") {
+					return exit.Usage(errors.New("--from-kickstart writes an answer file alone; run spore init twice"))
+				}
+				to := answersDefault
+				if len(args) == 1 {
+					to = args[0]
+				}
+				return translateKickstart(cmd.OutOrStdout(), ks, to)
 			}
 			if cmd.Flags().Changed("role") {
 				if cmd.Flags().Changed("example") {
@@ -82,6 +98,7 @@ valid as it is.`,
 	}
 	cmd.Flags().StringVar(&example, "example", example, "which example: "+strings.Join(exampleNames, ", "))
 	cmd.Flags().StringVar(&role, "role", "", "write a role of that name into the folder, which exists")
+	cmd.Flags().StringVar(&ks, "from-kickstart", "", "translate this kickstart file into an answer file")
 	return cmd
 }
 
