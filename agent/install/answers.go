@@ -19,6 +19,7 @@ import (
 	"spore/cluster/answers"
 	"spore/cluster/check"
 	"spore/cluster/facts"
+	"spore/cluster/identity"
 	"spore/cluster/spec"
 	"spore/storage/atomicfile"
 	"spore/storage/gpt"
@@ -138,9 +139,8 @@ func judge(m *node.Machine, data []byte) (*order, error) {
 	if err != nil {
 		return nil, err
 	}
-	if id, err := m.Identity(); err == nil && id.Known() && id.Node != f.Node {
-		return nil, fmt.Errorf("it is for node %s, and this machine is %s, by its %s %s: take the medium of this node, or correct the file",
-			f.Node, id.Node, id.By, id.Value)
+	if err := sameMachine(m, f.Node); err != nil {
+		return nil, err
 	}
 	a := f.Answers
 	a.FillDefaults()
@@ -153,6 +153,31 @@ func judge(m *node.Machine, data []byte) (*order, error) {
 		name: nameFor(a.Disk), disk: a.Disk, node: a.Node, own: state.PartUUID(cluster.ID, a.Node), given: nodes[0].Disks,
 		erase: a.State == spec.StateErase, mark: markOf(m, data), then: a.Then,
 	}, nil
+}
+
+// sameMachine refuses a file for another node than the machine is. The medium's own choice of a node wins over the
+// hardware wherever else a node is looked for; here a disk is about to be written, so that the hardware counts, too.
+func sameMachine(m *node.Machine, node string) error {
+	id, err := m.Identity()
+	if err != nil {
+		return err
+	}
+	if id.Known() && id.Node != node {
+		return otherMachine(node, id.Result)
+	}
+	found, err := m.Part.Match(identity.Facts{MACs: id.Seen.MACs, Serial: id.Seen.Serial, UUID: id.Seen.UUID})
+	if err != nil {
+		return err
+	}
+	if found.Node != "" && found.Node != node {
+		return otherMachine(node, found)
+	}
+	return nil
+}
+
+func otherMachine(node string, is identity.Result) error {
+	return fmt.Errorf("it is for node %s, and this machine is %s, by its %s %s: take the medium of this node, or correct the file",
+		node, is.Node, is.By, is.Value)
 }
 
 // mayErase refuses to erase state by the word of outside data where the firmware starts only what is signed: there the

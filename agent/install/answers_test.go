@@ -38,7 +38,13 @@ func unattended(t *testing.T, answers string) *node.Machine {
 	m.PowerOff = func(context.Context) error { t.Error("it switches itself off"); return nil }
 	part := strings.TrimPrefix(bootinfo.ClusterDir, "/")
 	encode := func(v any) string { data, err := json.Marshal(v); require.NoError(t, err); return string(data) }
+	index, err := identity.Build([]identity.Node{
+		{Name: "edge-01", MACs: []string{"52:54:00:00:00:0e"}}, {Name: "storage-01", MACs: []string{"52:54:00:00:00:01"}},
+	})
+	require.NoError(t, err)
+	require.NoError(t, atomicfile.WriteJSON(m.Root.At(paths.Identity), detect.Identity{}))
 	for name, content := range map[string]string{
+		path.Join(part, facts.IdentityIndex):           string(index),
 		path.Join(part, facts.ClusterFile):             encode(facts.Cluster{Name: "plant", ID: plantID}),
 		path.Join(part, facts.NodeDir, "edge-01.json"): encode(facts.Node{Name: "edge-01"}),
 		path.Join(part, facts.NodeDir, "storage-01.json"): encode(facts.Node{Name: "storage-01", Disks: []spec.Disk{
@@ -184,9 +190,15 @@ func TestWhatAnAnswerFileDoesNotGet(t *testing.T) {
 		before  func(*testing.T, *node.Machine)
 		want    string
 	}{
-		"a file that is not right":      {"node: edge-01\ndisk: {serial: sda}\nthen: x\n", nil, `the answer file of the medium: line 2, column 16: "sda" is a kernel name`},
-		"a node that there is not":      {"node: ../edge-01\ndisk: {serial: INNER}\n", nil, `cluster.yaml has no node "../edge-01"`},
-		"the word of another node":      {forEdge, func(t *testing.T, m *node.Machine) { isNode(t, m, "storage-01") }, "it is for node edge-01, and this machine is storage-01, by its mac 52:54:00:00:00:01"},
+		"a file that is not right": {"node: edge-01\ndisk: {serial: sda}\nthen: x\n", nil, `the answer file of the medium: line 2, column 16: "sda" is a kernel name`},
+		"a node that there is not": {"node: ../edge-01\ndisk: {serial: INNER}\n", nil, `cluster.yaml has no node "../edge-01"`},
+		"the word of another node": {forEdge, func(t *testing.T, m *node.Machine) { isNode(t, m, "storage-01") }, "it is for node edge-01, and this machine is storage-01, by its mac 52:54:00:00:00:01"},
+		"the cards of another node, whatever the medium chooses": {forEdge, func(t *testing.T, m *node.Machine) {
+			require.NoError(t, atomicfile.WriteJSON(m.Root.At(paths.Identity), detect.Identity{
+				Result: identity.Result{Node: "edge-01", By: identity.ByESP, Value: "edge-01", Phase: 1},
+				Seen:   detect.Seen{MACs: []string{"52:54:00:00:00:01"}},
+			}))
+		}, "it is for node edge-01, and this machine is storage-01, by its mac"},
 		"encryption of its own":         {forEdge + "encrypt: tpm2\n", nil, "the configuration says state.encrypt: none"},
 		"a disk that is not there":      {"node: edge-01\ndisk: {serial: OTHER}\n", nil, `no disk has the serial "OTHER"`},
 		"the disk of an OSD":            {"node: storage-01\ndisk: {serial: INNER}\n", nil, "the node's file gives it to osd"},
