@@ -9,6 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -72,6 +75,7 @@ type answerSource struct {
 // each of them, without which it does not start.
 var sources = []answerSource{
 	{"the medium", fromESP},
+	{"the server", fromServer},
 }
 
 // fromESP is the file that stage1 found on the ESP of the medium.
@@ -81,6 +85,44 @@ func fromESP(_ context.Context, m *node.Machine) ([]byte, error) {
 		return nil, nil
 	}
 	return data, err
+}
+
+// Of the server that the machine was started from.
+const (
+	// askWord is the word of the kernel command line by which it says that it has a file for this machine.
+	askWord = "spore.answers"
+	// askBound is how long the network may take to come up, askEvery how often that is tried.
+	askBound = time.Minute
+	askEvery = 2 * time.Second
+)
+
+// fromServer is the file that the server has for this machine.
+func fromServer(ctx context.Context, m *node.Machine) ([]byte, error) {
+	cmdline, _ := os.ReadFile(m.Root.At("/proc/cmdline"))
+	if m.Boot.NetworkURL == "" || !slices.ContainsFunc(strings.Fields(string(cmdline)), func(word string) bool {
+		key, _, _ := strings.Cut(word, "=")
+		return key == askWord
+	}) {
+		return nil, nil
+	}
+	id, err := m.Identity()
+	if err != nil {
+		return nil, err
+	}
+	address := m.Boot.NetworkURL + "answers?" + saysOf(id).Encode()
+	ctx, cancel := context.WithTimeout(ctx, askBound)
+	defer cancel()
+	for {
+		data, err := download(ctx, address, answers.MaxSize)
+		if status := statusError(""); err == nil || errors.As(err, &status) {
+			return data, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(askEvery):
+		}
+	}
 }
 
 // wanted is the order that the firmware, the kernel command line or an answer file gives; nil when none does. Where two of
@@ -150,7 +192,7 @@ func judge(m *node.Machine, data []byte) (*order, error) {
 		}
 	}
 	return &order{
-		name: nameFor(a.Disk), disk: a.Disk, node: a.Node, own: state.PartUUID(cluster.ID, a.Node), given: nodes[0].Disks,
+		name: a.Disk.Word(), disk: a.Disk, node: a.Node, own: state.PartUUID(cluster.ID, a.Node), given: nodes[0].Disks,
 		erase: a.State == spec.StateErase, mark: markOf(m, data), then: a.Then,
 	}, nil
 }
@@ -201,17 +243,6 @@ func needVariables(m *node.Machine) error {
 		return nil
 	}
 	return unix.Mount("efivarfs", vars, "efivarfs", unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV, "")
-}
-
-// nameFor is a selector in the one word that ParseSelector reads.
-func nameFor(d spec.DiskSelector) string {
-	switch {
-	case d.WWN != "":
-		return "wwn:" + d.WWN
-	case d.ByID != "":
-		return "id:" + d.ByID
-	}
-	return d.Serial
 }
 
 // markOf tells one answer file on one build of the medium from all others. A disk that has it was installed so, whatever

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path"
 	"path/filepath"
@@ -262,4 +264,42 @@ func TestStateOfTheNodeIsKeptOrErased(t *testing.T) {
 			require.Equal(t, word == "keep", strings.Contains(said, "kept the state partition"), said)
 		})
 	}
+}
+
+func TestTheServerHasTheAnswerFile(t *testing.T) {
+	m := unattended(t, "")
+	put(t, m, "proc/cmdline", "quiet spore.answers=yes\n")
+	require.NoError(t, atomicfile.WriteJSON(m.Root.At(paths.Identity), detect.Identity{
+		Result: identity.Result{Node: "edge-01", By: identity.ByMAC, Value: "52:54:00:00:00:0e", Phase: 1},
+		Seen:   detect.Seen{MACs: []string{"52:54:00:00:00:0e"}, Serial: "S1", UUID: "u"},
+	}))
+	text, status, asked := forEdge+"then: stay\n", http.StatusOK, ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.String()
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(text))
+	}))
+	defer server.Close()
+	w, err := wanted(t.Context(), m, sources)
+	require.NoError(t, err)
+	require.Nil(t, w, "it was not started from a server")
+	m.Boot = bootinfo.Info{NetworkURL: server.URL + "/boot/", EFI: true}
+	w, err = wanted(t.Context(), m, sources)
+	require.NoError(t, err)
+	require.Equal(t, "/boot/answers?mac=52%3A54%3A00%3A00%3A00%3A0e&serial=S1&uuid=u", asked)
+	require.Equal(t, "INNER", w.name)
+	require.Equal(t, spec.ThenStay, w.then)
+
+	status = http.StatusNotFound
+	_, err = wanted(t.Context(), m, sources)
+	require.ErrorContains(t, err, "read the answer file of the server: ")
+	require.ErrorContains(t, err, "404")
+	status, text = http.StatusOK, "node: mail\n"
+	_, err = wanted(t.Context(), m, sources)
+	require.ErrorContains(t, err, "the answer file of the server: line 1, column 1: the key \"disk\" is missing")
+
+	put(t, m, "proc/cmdline", "quiet\n")
+	w, err = wanted(t.Context(), m, sources)
+	require.NoError(t, err)
+	require.Nil(t, w, "the server says of none")
 }

@@ -225,7 +225,8 @@ func tellInstalled(ctx context.Context, m *node.Machine, disk string) error {
 	if err != nil {
 		return err
 	}
-	said := url.Values{"mac": id.Seen.MACs, "serial": {id.Seen.Serial}, "uuid": {id.Seen.UUID}, "disk": {disk}}
+	said := saysOf(id)
+	said.Set("disk", disk)
 	ctx, cancel := context.WithTimeout(ctx, tellBound)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.Boot.NetworkURL+"installed?"+said.Encode(), nil)
@@ -241,6 +242,11 @@ func tellInstalled(ctx context.Context, m *node.Machine, disk string) error {
 		return fmt.Errorf("the server says %s", response.Status)
 	}
 	return nil
+}
+
+// saysOf is what a machine says of itself to the server that it was started from.
+func saysOf(id detect.Identity) url.Values {
+	return url.Values{"mac": id.Seen.MACs, "serial": {id.Seen.Serial}, "uuid": {id.Seen.UUID}}
 }
 
 // gather finds out what is installed and where. done closes the medium.
@@ -355,6 +361,16 @@ func networkSource(ctx context.Context, m *node.Machine, want Wanted) (s Source,
 func fetch(ctx context.Context, url string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchBound)
 	defer cancel()
+	return download(ctx, url, maxUKI)
+}
+
+// statusError is that the server answers, and gives nothing.
+type statusError string
+
+func (s statusError) Error() string { return string(s) }
+
+// download takes at most limit bytes.
+func download(ctx context.Context, url string, limit int64) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -365,11 +381,11 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: the server says %s", url, response.Status)
+		return nil, statusError(fmt.Sprintf("%s: the server says %s", url, response.Status))
 	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxUKI+1))
-	if err == nil && len(data) > maxUKI {
-		err = fmt.Errorf("it has more than %d MiB", maxUKI>>20)
+	data, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("it has more than %d KiB", limit>>10)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", url, err)

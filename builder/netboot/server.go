@@ -58,6 +58,8 @@ type Options struct {
 	HTTPPort, TFTPPort int
 	// Install holds, by node, the serial number of the disk that it is to be installed on.
 	Install map[string]string
+	// Answers holds, by node, an answer file, whose disk Install names, too.
+	Answers map[string]string
 	// Approved are approvals that were kept from another run of a server.
 	Approved []enroll.Approval
 	// Say tells the operator one line.
@@ -123,7 +125,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 // listen opens the ports: HTTP first, since the others lead to it.
 func (s *Server) listen(ctx context.Context, nodes *roster.Nodes) (err error) {
 	o, own := s.o, s.o.Card.Prefix.Addr()
-	w := web.Options{Dir: o.Dir, Roster: s.roster, Enroll: s.enroll, Seen: s.seen, Sent: s.sent, Install: s.toInstall, Installed: s.installed}
+	w := web.Options{Dir: o.Dir, Roster: s.roster, Enroll: s.enroll, Seen: s.seen, Sent: s.sent, Install: s.toInstall, Installed: s.installed, Answers: s.answers}
 	if s.web, err = web.Listen(ctx, netip.AddrPortFrom(own, uint16(o.HTTPPort)), w); err != nil {
 		return err
 	}
@@ -392,8 +394,14 @@ func (s *Server) toInstall(node string) (arguments []string, fromDisk bool) {
 		return nil, true
 	}
 	s.o.Say("%s: is to install itself on the disk %s", node, serial)
+	if s.o.Answers[node] != "" {
+		return []string{"spore.answers=yes"}, false
+	}
 	return []string{"spore.install=" + serial}, false
 }
+
+// answers is the answer file of a node; nothing where it has none.
+func (s *Server) answers(node string) []byte { return []byte(s.o.Answers[node]) }
 
 // installed is told that a node has done so; it says whether that was asked for.
 func (s *Server) installed(node, disk string) bool {

@@ -381,6 +381,22 @@ func TestANodeIsToldToInstallItselfUntilItHas(t *testing.T) {
 	require.ErrorContains(t, err, `install: the image has no node "edge-99"`)
 }
 
+func TestANodeIsToldToAskForItsAnswerFile(t *testing.T) {
+	p := newPlant(t)
+	o := p.options()
+	const who = "?mac=52-54-00-77-00-0b"
+	o.Install, o.Answers = map[string]string{"edge-01": "wwn:0x5000c500a1b2c3d4"}, map[string]string{"edge-01": "node: edge-01\n"}
+	s := p.serve(o)
+	require.Contains(t, get(t, s.Base()+"node.ipxe"+who), "spore.answers=yes")
+	require.NotContains(t, get(t, s.Base()+"node.ipxe"+who), "spore.install")
+	require.Equal(t, "node: edge-01\n", get(t, s.Base()+"answers"+who))
+	r, err := http.Post(s.Base()+"installed"+who+"&disk=wwn%3A0x5000c500a1b2c3d4", "", nil)
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
+	require.Equal(t, http.StatusNoContent, r.StatusCode)
+	require.Contains(t, get(t, s.Base()+"node.ipxe"+who), "starts from its disk")
+}
+
 func TestWhatIsMissingIsSaid(t *testing.T) {
 	p := newPlant(t)
 	o := p.options()

@@ -79,3 +79,14 @@ type DiskSelector struct {
 	// ByID is a name under /dev/disk/by-id.
 	ByID string `yaml:"byID,omitempty" json:"byID,omitempty"`
 }
+
+// Word is the selector as the command line and the credential spore.install have it: a serial number, wwn:WWN or id:NAME.
+func (s DiskSelector) Word() string {
+	switch {
+	case s.WWN != "":
+		return "wwn:" + s.WWN
+	case s.ByID != "":
+		return "id:" + s.ByID
+	}
+	return s.Serial
+}

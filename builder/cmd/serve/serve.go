@@ -25,6 +25,8 @@ import (
 	"spore/builder/netboot/dhcp"
 	"spore/builder/netboot/roster"
 	"spore/builder/pipeline"
+	"spore/cluster/answers"
+	"spore/cluster/facts"
 )
 
 type flags struct {
@@ -32,6 +34,7 @@ type flags struct {
 	http                  int
 	tftp                  string
 	install               []string
+	answers               []string
 	keys                  operator.Folder
 }
 
@@ -55,7 +58,7 @@ encrypted to its own key. Other words that you can type: list, deny FINGERPRINT,
 
 Ports 67, 69 and 80 need root, or the capability cap_net_bind_service. A separate process answers them; it gives up root
 and can read only OUT. What you type here is done as the user who called sudo.`,
-		Example: "  sudo spore serve out\n  sudo spore serve out --dhcp full --interface eth1\n  spore serve out --dhcp off --tftp-port off --http-port 8080\n  sudo spore serve out --dhcp full --install edge-01=S4EVNF0M123456",
+		Example: "  sudo spore serve out\n  sudo spore serve out --dhcp full --interface eth1\n  spore serve out --dhcp off --tftp-port off --http-port 8080\n  sudo spore serve out --dhcp full --install edge-01=S4EVNF0M123456\n  sudo spore serve out --answers edge-01.yaml",
 		Args:    exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := "out"
@@ -71,6 +74,7 @@ and can read only OUT. What you type here is done as the user who called sudo.`,
 	cmd.Flags().IntVar(&f.http, "http-port", netboot.HTTPPort, "TCP port of HTTP")
 	cmd.Flags().StringVar(&f.tftp, "tftp-port", strconv.Itoa(netboot.TFTPPort), "UDP port of TFTP, or off")
 	cmd.Flags().StringArrayVar(&f.install, "install", nil, "NODE=SERIAL: have the node install itself on the disk with this serial number, and send it there afterwards")
+	cmd.Flags().StringArrayVar(&f.answers, "answers", nil, "answer file by which its node installs itself, and starts from its disk afterwards")
 	f.keys.Register(cmd)
 	return cmd
 }
@@ -118,6 +122,31 @@ func (f flags) options(out string) (netboot.Options, error) {
 	return o, nil
 }
 
+// readAnswers reads the answer files and checks them against the cluster that is served.
+func (f flags) readAnswers(w io.Writer, nodes *roster.Nodes, o *netboot.Options) error {
+	o.Answers = map[string]string{}
+	var known []facts.Node
+	for _, n := range nodes.All {
+		known = append(known, *n)
+	}
+	for _, name := range f.answers {
+		file, report, err := answers.Read(name)
+		if err != nil {
+			return err
+		}
+		report = append(report, answers.Check(file, known)...).Sorted()
+		fmt.Fprint(w, report)
+		if report.Failed() {
+			return fmt.Errorf("the answer file %s does not fit the image that is served", name)
+		}
+		if o.Install[file.Node] != "" {
+			return exit.Usage(fmt.Errorf("%s is to install itself twice, and %s is the second order: give one", file.Node, name))
+		}
+		o.Install[file.Node], o.Answers[file.Node] = file.Disk.Word(), string(file.Data)
+	}
+	return nil
+}
+
 func run(ctx context.Context, w io.Writer, in io.Reader, out string, f flags) error {
 	o, err := f.options(out)
 	if err != nil {
@@ -128,6 +157,9 @@ func run(ctx context.Context, w io.Writer, in io.Reader, out string, f flags) er
 		return fmt.Errorf("%w; make the folder with `spore build --format netboot -o %s`", err, out)
 	}
 	if err != nil {
+		return err
+	}
+	if err := f.readAnswers(w, nodes, &o); err != nil {
 		return err
 	}
 	cards, err := netboot.Cards()
@@ -146,6 +178,7 @@ func run(ctx context.Context, w io.Writer, in io.Reader, out string, f flags) er
 	// What answers the network has no way to the operator's keys, and what has them no root.
 	server, err := apart.Start(out, apart.Setup{
 		Folder: pipeline.NetbootName, Card: o.Card, DHCP: o.DHCP, First: o.First, Last: o.Last, HTTPPort: o.HTTPPort, TFTPPort: o.TFTPPort, Install: o.Install,
+		Answers: o.Answers,
 	}, socket, t.say)
 	if err != nil {
 		return err

@@ -23,9 +23,37 @@ import (
 	"spore/builder/netboot/dhcp"
 	"spore/builder/netboot/roster"
 	"spore/cluster"
+	"spore/cluster/facts"
 	"spore/pki/attest"
 	"spore/pki/enroll"
 )
+
+func TestAnAnswerFileIsAnOrderToInstall(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a.yaml")
+	put := func(text string) { require.NoError(t, os.WriteFile(name, []byte(text), 0o600)) }
+	nodes := &roster.Nodes{All: []*facts.Node{{Name: "edge-01"}}}
+	read := func(o *netboot.Options, names ...string) (string, error) {
+		var said bytes.Buffer
+		err := flags{answers: names}.readAnswers(&said, nodes, o)
+		return said.String(), err
+	}
+	const text = "node: edge-01\ndisk: {byID: ata-Fast_7}\n"
+	put(text)
+	o := netboot.Options{Install: map[string]string{}}
+	_, err := read(&o, name)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"edge-01": "id:ata-Fast_7"}, o.Install)
+	require.Equal(t, map[string]string{"edge-01": text}, o.Answers)
+	_, err = read(&o, name)
+	require.ErrorContains(t, err, "edge-01 is to install itself twice")
+
+	put("node: edge-02\ndisk: {byID: ata-Fast_7}\n")
+	said, err := read(&netboot.Options{Install: map[string]string{}}, name)
+	require.ErrorContains(t, err, "does not fit the image that is served")
+	require.Contains(t, said, `cluster.yaml has no node "edge-02"; did you mean "edge-01"?`)
+	_, err = read(&o, name+".none")
+	require.ErrorContains(t, err, "read the answer file")
+}
 
 func TestFlags(t *testing.T) {
 	good := flags{dhcp: "full", http: 80, tftp: "69", addresses: "10.77.0.200-10.77.0.210", install: []string{"edge-01=S4EV=NF0"}}

@@ -58,6 +58,7 @@ type Setup struct {
 	First, Last        netip.Addr
 	HTTPPort, TFTPPort int
 	Install            map[string]string
+	Answers            map[string]string
 }
 
 // message is one line of the new process.
@@ -260,7 +261,7 @@ func run(in io.Reader, speaker *speaker) error {
 		speaker.say("%v", err)
 	}
 	server, err := netboot.Open(ctx, netboot.Options{
-		Dir: s.Folder, Card: s.Card, DHCP: s.DHCP, First: s.First, Last: s.Last, HTTPPort: s.HTTPPort, TFTPPort: s.TFTPPort, Install: s.Install,
+		Dir: s.Folder, Card: s.Card, DHCP: s.DHCP, First: s.First, Last: s.Last, HTTPPort: s.HTTPPort, TFTPPort: s.TFTPPort, Install: s.Install, Answers: s.Answers,
 		Approved: kept, Say: speaker.say, Now: time.Now,
 	})
 	if err != nil {

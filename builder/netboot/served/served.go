@@ -19,7 +19,7 @@ import (
 
 // Want reads the folder.
 func Want(dir string) (attest.Want, error) {
-	w := attest.Want{Programs: map[[32]byte]string{}, UKI: ipxe.UKI, More: []string{"spore.url=", "spore.install="}}
+	w := attest.Want{Programs: map[[32]byte]string{}, UKI: ipxe.UKI, More: []string{"spore.url=", "spore.install=", "spore.answers="}}
 	fail := func(err error) (attest.Want, error) {
 		return attest.Want{}, fmt.Errorf("calculate the measurements of a machine that starts from %s: %w", dir, err)
 	}

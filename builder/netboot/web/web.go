@@ -65,6 +65,8 @@ type Options struct {
 	// Installed is told that a node has the system on the disk that the order to install named, and says whether there was such
 	// an order. May be nil.
 	Installed func(node, disk string) bool
+	// Answers is the answer file of a node, or nothing. May be nil.
+	Answers func(node string) []byte
 	// Enroll takes what machines without a bundle post. May be nil.
 	Enroll http.Handler
 	// Seen is told of a machine that asked for its script; Sent of a file that was sent. Both may be nil.
@@ -112,6 +114,7 @@ func Handler(o Options) http.Handler {
 		mux.Handle("POST /enroll", http.MaxBytesHandler(o.Enroll, maxBody))
 	}
 	mux.HandleFunc("POST /installed", h.installed)
+	mux.HandleFunc("GET /answers", h.answers)
 	mux.HandleFunc("GET /{$}", h.index)
 	return mux
 }
@@ -326,6 +329,27 @@ func (h *handler) installed(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// answers sends a machine its answer file. It has no secret, and the machine checks it.
+func (h *handler) answers(w http.ResponseWriter, r *http.Request) {
+	said, err := parseMachine(r.URL.RawQuery)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	said.Did = "asked how to install itself"
+	said.Address, _, _ = net.SplitHostPort(r.RemoteAddr)
+	m, _ := h.o.Roster.Seen(said)
+	var data []byte
+	if m.Node != "" && h.o.Answers != nil {
+		data = h.o.Answers(m.Node)
+	}
+	if len(data) == 0 {
+		http.Error(w, "this server has no answer file for this machine", http.StatusNotFound)
+		return
+	}
+	script(w, data)
 }
 
 // base is the URL by which the machine has found the server: behind a forwarded port or a router it is not the server's own.

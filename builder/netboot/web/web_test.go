@@ -168,6 +168,22 @@ func TestAMachineIsToldToInstallItselfUntilItSaysThatItHas(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(Handler(o), "POST", "/installed"+who+"&disk=DISK0001").Code)
 }
 
+func TestAMachineGetsItsAnswerFile(t *testing.T) {
+	o := options(t, folder(t, 10))
+	asked := ""
+	o.Answers = func(node string) []byte { asked = node; return []byte("node: " + node + "\n") }
+	const who = "/answers?mac=52-54-00-77-00-0b"
+	r := get(Handler(o), "GET", who)
+	require.Equal(t, http.StatusOK, r.Code)
+	require.Equal(t, "node: "+asked+"\n", r.Body.String())
+	require.Equal(t, http.StatusNotFound, get(Handler(o), "GET", "/answers?mac=52-54-00-99-00-01").Code, "an unknown machine gets none")
+	require.Equal(t, http.StatusBadRequest, get(Handler(o), "GET", "/answers?mac=%zz").Code)
+	o.Answers = func(string) []byte { return nil }
+	require.Equal(t, http.StatusNotFound, get(Handler(o), "GET", who).Code)
+	o.Answers = nil
+	require.Equal(t, http.StatusNotFound, get(Handler(o), "GET", who).Code)
+}
+
 func TestTheURLOfTheFolderIsTheOneThatTheMachineUsed(t *testing.T) {
 	h := &handler{Options{Base: "http://10.77.0.2/"}}
 	for host, want := range map[string]string{
