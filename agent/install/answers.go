@@ -16,15 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/agent/bootinfo"
+	"spore/agent/detect"
 	"spore/agent/firmware"
 	"spore/agent/node"
 	"spore/agent/state"
+	"spore/agent/wait"
 	"spore/cluster/answers"
 	"spore/cluster/check"
 	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
 	"spore/storage/atomicfile"
+	"spore/storage/flash"
 	"spore/storage/gpt"
 )
 
@@ -142,6 +145,9 @@ func wanted(ctx context.Context, m *node.Machine, from []answerSource) (*order, 
 			continue
 		}
 		if w, err = judge(m, data); err != nil {
+			if runsFrom(ctx, m, data) {
+				return nil, ErrBooted
+			}
 			return nil, fmt.Errorf("the answer file of %s: %w", s.name, err)
 		}
 		break
@@ -195,6 +201,23 @@ func judge(m *node.Machine, data []byte) (*order, error) {
 		name: a.Disk.Word(), disk: a.Disk, node: a.Node, own: state.PartUUID(cluster.ID, a.Node), given: nodes[0].Disks,
 		erase: a.State == spec.StateErase, mark: markOf(m, data), then: a.Then,
 	}, nil
+}
+
+// runsFrom tells whether the machine was started from the disk that a file names. Then nothing that is wrong with the file
+// holds the node up: its configuration may have changed since the disk was written.
+func runsFrom(ctx context.Context, m *node.Machine, data []byte) bool {
+	if m.Boot.BootDisk.Path == "" {
+		return false
+	}
+	f, _ := answers.Parse(answers.Name, data)
+	// What is not known by now is found to be another disk, and the machine waits.
+	_ = wait.Udev(ctx, m.Root.At("/run/udev"), detect.UdevBound, m.Say)
+	host, err := flash.ThisHost(m.Root.At("/"))
+	if err != nil {
+		return false
+	}
+	_, err = Find(Options{Selector: f.Disk, Host: host, BootDisk: filepath.Base(m.Boot.BootDisk.Path)})
+	return errors.Is(err, ErrBooted)
 }
 
 // sameMachine refuses a file for another node than the machine is. The medium's own choice of a node wins over the

@@ -303,3 +303,10 @@ func TestTheServerHasTheAnswerFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, w, "the server says of none")
 }
+
+func TestAFileThatIsOutOfDateHoldsNoNodeUpThatRunsFromItsDisk(t *testing.T) {
+	m := unattended(t, forEdge+"encrypt: tpm2\n")
+	require.NoError(t, bootinfo.Write(m.Root.At(bootinfo.Path), bootinfo.Info{BootDisk: bootinfo.Disk{Path: "/dev/vda"}, EFI: true}))
+	require.Empty(t, runUnattended(t, m))
+	require.Equal(t, "nothing", holds(t, m))
+}
