@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/vm"
+	"spore/storage/espfiles"
 	"spore/storage/flash"
 	"spore/storage/gpt"
 	"spore/test/chance"
@@ -237,6 +239,49 @@ func TestAnInstalledMachineStartsWithoutTheMedium(t *testing.T) {
 	require.Equal(t, innerDisk, s.State.Disk)
 	require.Equal(t, []string{"dns-server", "mqtt-broker"}, s.Roles, s.Raw)
 	requireServes(t, g, edgeIP, "edge-01")
+}
+
+// A stick with an answer file installs its node, with the bundle, and switches the machine off. Left in the machine, and
+// first in the firmware's order, it does not install again.
+func TestAStickWithAnAnswerFileInstallsItsNodeOnce(t *testing.T) {
+	inTurn(t)
+	answerFile := filepath.Join(t.TempDir(), "edge-01.yaml")
+	require.NoError(t, os.WriteFile(answerFile, []byte("node: edge-01\ndisk: {serial: "+innerDisk+"}\nencrypt: none\nthen: power-off\n"), 0o600))
+	stick, inner := emptyFile(t, smallDisk), emptyFile(t, smallDisk)
+	out, err := exec.Command(flashTool(t), "flash", suite.image, stick, "--yes", "--answers", answerFile, "--pki", suite.dir).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "it installs itself on the disk "+innerDisk+" (state: keep), and then: power-off")
+
+	c := edge("answers", vm.Disk{Path: stick, USB: true, Serial: "STICK001", BootIndex: 1})
+	c.Disks = append(c.Disks, vm.Disk{Path: inner, Serial: innerDisk, BootIndex: 2})
+	g := boot(t, c)
+	g.awaitLine(`spore stage1:.*the ESP has an answer file \(not authenticated\)`)
+	g.awaitLine(`spore-agent: installing on /dev/vda .*serial ` + innerDisk + `.*, which holds: nothing`)
+	g.awaitLine(`spore-agent: installed on /dev/vda: .*read back and compared`)
+	g.awaitLine(`spore-agent: switching the machine off`)
+	ctx, cancel := context.WithTimeout(context.Background(), bootLimit)
+	defer cancel()
+	require.NoError(t, g.Wait(ctx), "it is off")
+	g.release()
+	require.Contains(t, run(t, "sgdisk", "-v", inner), "No problems found")
+	require.Equal(t, "edge-01", fromESP(t, inner, espfiles.Node))
+	require.NotEmpty(t, fromESP(t, inner, espfiles.Bundle))
+	require.NotEmpty(t, fromESP(t, inner, espfiles.Installed))
+	require.Empty(t, fromESP(t, inner, espfiles.Answers), "the disk does not install itself on another one")
+
+	c.Dir = ""
+	g = boot(t, c)
+	g.awaitLine(`spore-agent: not installed: .*` + innerDisk + `.*the disk has this system already.*Take the medium out`)
+}
+
+// fromESP is a file of a disk's ESP, as mtools reads it; empty where there is none.
+func fromESP(t *testing.T, disk, name string) string {
+	t.Helper()
+	out, err := exec.Command("mtype", "-i", espOf(t, disk), "::"+name).Output()
+	if err != nil {
+		return ""
+	}
+	return string(out)
 }
 
 func exists(name string) bool {
