@@ -18,6 +18,11 @@ type FS struct {
 	data        int64 // offset of cluster 2
 	clusters    uint32
 	rootCluster uint32
+	label       string // of the boot sector
+	// small is the table of FAT12 or FAT16, nil on FAT32. Their root directory lies before the clusters, at root, and has
+	// rootBytes; rootCluster is 0.
+	small           []uint32
+	root, rootBytes int64
 }
 
 // Bounds on what is read.
@@ -25,6 +30,9 @@ const (
 	maxDirBytes  = 1 << 20
 	dirEntrySize = 32
 )
+
+// endsChain and all above it end a chain.
+const endsChain = 0x0ffffff8
 
 // tableBlock is how many bytes of the allocation table are read at once.
 const tableBlock = 4096
@@ -66,7 +74,7 @@ func Open(r io.ReaderAt, size int64) (*FS, error) {
 	f := &FS{
 		r: r, cluster: perCluster * bytesPer,
 		table: reserved * bytesPer, data: (reserved + fats*fatSectors) * bytesPer,
-		rootCluster: le.Uint32(b[44:]),
+		rootCluster: le.Uint32(b[44:]), label: string(b[71:82]),
 	}
 	// A table too short for the last clusters leaves them unused, as in Linux.
 	count := min((total*bytesPer-f.data)/f.cluster, fatSectors*bytesPer/4-2)
@@ -87,15 +95,20 @@ func (f *FS) chain(first uint32, limit int64) ([]int64, error) {
 			return nil, fmt.Errorf("%w: a chain leads to cluster %d", ErrUnsound, c)
 		}
 		out = append(out, f.data+int64(c-2)*f.cluster)
-		if from := int64(c) * 4 / tableBlock * tableBlock; from != at {
-			// The last block may be part of one.
-			block = block[:min(tableBlock, (int64(f.clusters)+2)*4-from)]
-			if _, err := f.r.ReadAt(block, f.table+from); err != nil {
-				return nil, fmt.Errorf("read FAT: %w", err)
+		if f.small != nil {
+			c = f.small[c]
+		} else {
+			if from := int64(c) * 4 / tableBlock * tableBlock; from != at {
+				// The last block may be part of one.
+				block = block[:min(tableBlock, (int64(f.clusters)+2)*4-from)]
+				if _, err := f.r.ReadAt(block, f.table+from); err != nil {
+					return nil, fmt.Errorf("read FAT: %w", err)
+				}
+				at = from
 			}
-			at = from
+			c = binary.LittleEndian.Uint32(block[int64(c)*4-at:]) & 0x0fffffff
 		}
-		if c = binary.LittleEndian.Uint32(block[int64(c)*4-at:]) & 0x0fffffff; c >= 0x0ffffff8 {
+		if c >= endsChain {
 			return out, nil
 		}
 		if int64(len(out))*f.cluster >= limit || len(out) > int(f.clusters) {
@@ -134,37 +147,45 @@ type Entry struct {
 
 // readDir lists a directory.
 func (f *FS) readDir(first uint32) ([]Entry, error) {
-	offsets, err := f.chain(first, maxDirBytes)
-	if err != nil {
-		return nil, err
-	}
 	var out []Entry
 	var long []uint16
-	buf := make([]byte, f.cluster)
+	err := f.eachEntry(first, func(e []byte) bool {
+		switch {
+		case e[0] == entryDeleted:
+		case e[11]&0x3f == attrLong:
+			long = addLong(long, e)
+			return true
+		case e[11]&attrLabel == 0 && e[0] != '.':
+			out = append(out, parseEntry(e, long))
+		}
+		long = nil
+		return true
+	})
+	return out, err
+}
+
+// eachEntry calls do with the entries of a directory, each of dirEntrySize bytes, until it returns false.
+func (f *FS) eachEntry(first uint32, do func(e []byte) bool) error {
+	offsets, size := []int64{f.root}, f.rootBytes
+	if f.small == nil || first != 0 {
+		var err error
+		if offsets, err = f.chain(first, maxDirBytes); err != nil {
+			return err
+		}
+		size = f.cluster
+	}
+	buf := make([]byte, size)
 	for _, at := range offsets {
 		if _, err := f.r.ReadAt(buf, at); err != nil {
-			return nil, fmt.Errorf("read directory: %w", err)
+			return fmt.Errorf("read directory: %w", err)
 		}
 		for i := 0; i < len(buf); i += dirEntrySize {
-			e := buf[i : i+dirEntrySize]
-			switch {
-			case e[0] == 0:
-				return out, nil
-			case e[0] == entryDeleted:
-				long = nil
-				continue
+			if e := buf[i : i+dirEntrySize]; e[0] == 0 || !do(e) {
+				return nil
 			}
-			switch {
-			case e[11]&0x3f == attrLong:
-				long = addLong(long, e)
-				continue
-			case e[11]&attrLabel == 0 && e[0] != '.':
-				out = append(out, parseEntry(e, long))
-			}
-			long = nil
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // addLong puts the part of a long name that an entry holds before those already read: the last part comes first.
