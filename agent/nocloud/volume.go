@@ -1,0 +1,186 @@
+package nocloud
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"spore/agent/blockdev"
+	"spore/storage/fat"
+	"spore/storage/iso9660"
+)
+
+// MaxFile bounds a file of a volume, in bytes.
+const MaxFile = 1 << 20
+
+// maxDevices bounds the devices that are looked at; virtual machines have fewer.
+const maxDevices = 256
+
+// labels are those by which a volume is known.
+var labels = []string{"CIDATA", "cidata"}
+
+// Source is where volumes are looked for.
+type Source struct {
+	// Sys is the content of /sys.
+	Sys fs.FS
+	// Dev is the directory with the nodes of devices, usually /dev.
+	Dev string
+}
+
+// Volume is a volume with one of the labels, and what was read of it.
+type Volume struct {
+	// Device is the kernel's name of the device, such as sr0 or vdb1; Kind is iso9660 or vfat.
+	Device, Kind string
+	// Files holds the files that were asked for and that are there.
+	Files map[string][]byte
+	// Err is why a file that is there cannot be read; nothing of the volume is taken then.
+	Err error
+}
+
+// String names the volume for people.
+func (v Volume) String() string { return fmt.Sprintf("the volume /dev/%s (%s)", v.Device, v.Kind) }
+
+// filesystem is what files are read from.
+type filesystem interface {
+	// ReadFile reads a file of the root directory. The error is fs.ErrNotExist where there is none.
+	ReadFile(name string, limit int64) ([]byte, error)
+}
+
+// Volumes reads files of these names from every volume with the label CIDATA or cidata: on whole disks, their
+// partitions, and discs. Devices that cannot be read, and drives without a disc, have none.
+func (s Source) Volumes(names ...string) ([]Volume, error) {
+	devices, err := s.devices()
+	if err != nil {
+		return nil, err
+	}
+	var out []Volume
+	for _, d := range devices {
+		if v, ok := s.volume(d, names); ok {
+			out = append(out, v)
+		}
+	}
+	return out, nil
+}
+
+// ReadFile reads one file, of at most MaxFile bytes, from the volumes. where names the volume for people. The error is
+// fs.ErrNotExist where no volume has it. Volumes that have it with different contents are an error: none of them is
+// better than another.
+func (s Source) ReadFile(name string) (data []byte, where string, err error) {
+	volumes, err := s.Volumes(name)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, v := range volumes {
+		content, ok := v.Files[name]
+		switch {
+		case v.Err != nil:
+			return nil, "", fmt.Errorf("%s: %w", v, v.Err)
+		case !ok:
+		case where == "":
+			data, where = content, v.String()
+		case !bytes.Equal(data, content):
+			return nil, "", fmt.Errorf("%s and %s have different files %s; take one of them away", where, v, name)
+		}
+	}
+	if where == "" {
+		return nil, "", fmt.Errorf("%s on a volume with the label CIDATA: %w", name, fs.ErrNotExist)
+	}
+	return data, where, nil
+}
+
+// devices are the names of disks, each followed by its partitions.
+func (s Source) devices() ([]string, error) {
+	disks, err := blockdev.List(s.Sys)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, d := range disks {
+		out = append(out, d.Name)
+		dir := path.Join("class/block", d.Name)
+		entries, _ := fs.ReadDir(s.Sys, dir)
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), d.Name) && blockdev.Text(s.Sys, path.Join(dir, e.Name(), "partition")) != "" {
+				out = append(out, e.Name())
+			}
+		}
+	}
+	return out[:min(len(out), maxDevices)], nil
+}
+
+// volume reads a device; ok is false where it holds no volume with the label.
+func (s Source) volume(device string, names []string) (v Volume, ok bool) {
+	f, err := os.Open(filepath.Join(s.Dev, device))
+	if err != nil {
+		return v, false
+	}
+	defer f.Close()
+	// Only opening a drive lets the kernel know how large its disc is, so sysfs is not asked.
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return v, false
+	}
+	v = Volume{Device: device, Files: map[string][]byte{}}
+	var files filesystem
+	if v.Kind, files = open(f, size); files == nil {
+		return v, false
+	}
+	for _, name := range names {
+		data, err := files.ReadFile(name, MaxFile)
+		switch {
+		case err == nil:
+			v.Files[name] = data
+		case !errors.Is(err, fs.ErrNotExist):
+			v.Err = errors.Join(v.Err, err)
+		}
+	}
+	return v, true
+}
+
+// open opens the filesystem of a volume with one of the labels; nil where there is none.
+func open(r io.ReaderAt, size int64) (kind string, files filesystem) {
+	if disc, err := iso9660.Open(r, size); err == nil {
+		if slices.Contains(labels, disc.Label()) {
+			return "iso9660", disc
+		}
+		return "", nil
+	}
+	f, err := fat.OpenAny(r, size)
+	if err != nil {
+		return "", nil
+	}
+	if label, err := f.Label(); err != nil || !slices.Contains(labels, label) {
+		return "", nil
+	}
+	return "vfat", fatFiles{f}
+}
+
+// fatFiles reads files of the root directory of a FAT.
+type fatFiles struct{ *fat.FS }
+
+// ReadFile implements filesystem.
+func (f fatFiles) ReadFile(name string, limit int64) ([]byte, error) {
+	entries, err := f.List("")
+	if err != nil {
+		return nil, err
+	}
+	e, ok := fat.Find(entries, name)
+	switch {
+	case !ok || e.Dir:
+		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	case e.Size > limit:
+		return nil, fmt.Errorf("%s has %d bytes, more than %d", name, e.Size, limit)
+	}
+	r, err := f.Open(e)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
