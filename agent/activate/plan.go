@@ -100,6 +100,8 @@ func (in Input) whyMissing() string {
 		return delivery.WithoutKeys
 	case in.BundleProblem != "":
 		return in.BundleProblem
+	case in.Identity.Phase == 2 && in.Identity.ByNetworkOfCloud():
+		return "the node was found by the host name or network of NoCloud alone, which proves nothing, and no bundle came with the machine"
 	case in.Identity.Phase == 2:
 		return "the node was found by DHCP alone, which proves nothing, and no bundle came with the machine"
 	}

@@ -122,6 +122,9 @@ func (t *taker) collect() error {
 	if err := t.add(delivery.Medium, t.m.Root.At(bootinfo.Delivered)); err != nil {
 		return err
 	}
+	if err := t.add(delivery.NoCloud, t.m.Root.At(bootinfo.DeliveredNoCloud)); err != nil {
+		return err
+	}
 	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
 		return t.add(delivery.Firmware, filepath.Join(dir, delivery.CredentialName))
 	}

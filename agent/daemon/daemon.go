@@ -118,6 +118,7 @@ func (a *agent) begin() {
 	} else {
 		l.Problem, l.Advice, l.Seen = a.id.Problem, a.id.Advice, a.id.Seen
 	}
+	l.NoCloud = a.noCloud()
 	l.MachineID, l.BootID, l.BuildTime = a.m.Boot.MachineID, a.m.BootID(), a.m.Boot.BuildTime
 	l.BootDisk = cmp.Or(a.m.Boot.BootDisk.Serial, a.m.Boot.BootDisk.Path)
 	l.Firmware = firmware.Read(os.DirFS(a.m.Root.At("/")))
@@ -129,6 +130,21 @@ func (a *agent) begin() {
 	if err := atomicfile.ReadJSON(a.m.Root.At(paths.State), &info); err == nil {
 		l.State = &info
 	}
+}
+
+// noCloud is what a hypervisor said. Its network is not taken where the configuration describes one.
+func (a *agent) noCloud() *status.NoCloud {
+	c := a.id.NoCloud
+	if c == nil {
+		return nil
+	}
+	out := &status.NoCloud{From: c.From, InstanceID: c.InstanceID, NotTaken: c.NotTaken, Problem: c.Problem}
+	if len(a.id.Network) > 0 && a.id.Known() {
+		if own, err := a.m.Part.Node(a.id.Node); err == nil && len(own.Interfaces) > 0 {
+			out.NotTaken = append(slices.Clip(out.NotTaken), "network-config: the configuration describes the network of "+own.Name)
+		}
+	}
+	return out
 }
 
 // activate writes the environment files and enqueues the targets of the roles that may start.

@@ -1,5 +1,5 @@
-// Package delivery takes the node's bundle from where it is: sealed on the state partition, given by the firmware, or on the
-// medium that the machine was booted from. It chooses the newest that is signed for this node, keeps it sealed, and takes it
+// Package delivery takes the node's bundle from where it is: sealed on the state partition, given by the firmware or in the
+// user-data of NoCloud, or on the medium that the machine was booted from. It chooses the newest that is signed for this node, keeps it sealed, and takes it
 // off the medium.
 //
 // Everything that is delivered is untrusted until its signature is checked (package bundle). A cut at any point leads, at
@@ -30,12 +30,13 @@ const (
 	Firmware = "firmware"
 	Medium   = "medium"
 	Network  = "network"
+	NoCloud  = "nocloud"
 )
 
 // names calls these places in sentences.
 var names = map[string]string{
 	State: "the stored bundle", Firmware: "the bundle that the firmware gave", Medium: "the bundle of the boot medium",
-	Network: "the bundle that the server sent",
+	Network: "the bundle that the server sent", NoCloud: "the bundle of NoCloud's user-data",
 }
 
 // CredentialName is the name of the bundle as a credential; the sealed file is bound to it.

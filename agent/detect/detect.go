@@ -9,14 +9,17 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"spore/agent/dhcplease"
 	"spore/agent/nic"
+	"spore/agent/nocloud"
 	"spore/agent/smbios"
 	"spore/agent/wait"
 	"spore/cluster/identity"
+	"spore/cluster/spec"
 )
 
 // Bounds of the waits.
@@ -29,6 +32,8 @@ const (
 	CarrierBound = 5 * time.Second
 	// LeaseBound is for DHCP; a switch port with spanning tree forwards after 30 seconds.
 	LeaseBound = 45 * time.Second
+	// VolumeBound is for a volume that the serial number announces; USB drives come a second late.
+	VolumeBound = 10 * time.Second
 	// SilentBound is for the first answer where no card got any: after a power cut the server comes up with the machines.
 	SilentBound = 5 * time.Minute
 )
@@ -38,8 +43,10 @@ type Seen struct {
 	MACs      []string `json:"macs,omitempty"`
 	IPs       []string `json:"ips,omitempty"`
 	Hostnames []string `json:"hostnames,omitempty"`
-	Serial    string   `json:"serial,omitempty"`
-	UUID      string   `json:"uuid,omitempty"`
+	// LocalHostname is what NoCloud calls the machine.
+	LocalHostname string `json:"localHostname,omitempty"`
+	Serial        string `json:"serial,omitempty"`
+	UUID          string `json:"uuid,omitempty"`
 }
 
 // Identity is the result of detection (/run/spore/identity.json).
@@ -49,6 +56,10 @@ type Identity struct {
 	Seen Seen `json:"seen"`
 	// Card is the MAC of the card by whose lease phase two recognised the node.
 	Card string `json:"card,omitempty"`
+	// NoCloud is what a hypervisor said; nil where it said nothing.
+	NoCloud *nocloud.Found `json:"nocloud,omitempty"`
+	// Network is the network of NoCloud on the cards of this machine, for a node that the configuration gives none.
+	Network []spec.Interface `json:"network,omitempty"`
 	// Advice says what to add to which file when the machine does not match any node.
 	Advice string `json:"advice,omitempty"`
 }
@@ -66,6 +77,12 @@ type Machine struct {
 	Credentials string
 	// ESPNode is the node that the ESP chooses (boot info).
 	ESPNode string
+	// Dev is the directory with the nodes of devices.
+	Dev string
+	// Virtual says that the machine is a virtual one.
+	Virtual bool
+	// FindDisks has udev load the drivers of storage controllers that coldplug left out; may be nil.
+	FindDisks func(context.Context)
 	// Cards lists the network cards.
 	Cards func() ([]nic.Card, error)
 	// Settled waits until udev has worked off coldplug.
@@ -79,16 +96,17 @@ type Machine struct {
 	// Say reports what is waited for.
 	Say func(string)
 	// Bounds replaces the package's bounds in tests.
-	CardBound, CarrierBound, LeaseBound, SilentBound time.Duration
+	CardBound, CarrierBound, LeaseBound, SilentBound, VolumeBound time.Duration
 }
 
-// PhaseOne decides by what the machine knows of itself. An explicit choice is taken without a look at the hardware. A
-// result with neither node nor problem means that only the network can tell.
+// PhaseOne decides by what the machine knows of itself. An explicit choice is taken without a look at the hardware, unless
+// a volume is to be looked for (wantsVolumes). A result with neither node nor problem means that only the network can tell.
 func PhaseOne(ctx context.Context, m Machine) (Identity, error) {
 	f := identity.Facts{Cmdline: Argument(m.Cmdline, "spore.node"), SMBIOS: m.credential("spore.node"), ESP: m.ESPNode}
 	sys := smbios.Read(m.Sys)
 	id := Identity{Seen: Seen{Serial: sys.Serial, UUID: sys.UUID}}
-	if strings.TrimSpace(f.Cmdline+f.SMBIOS+f.ESP) == "" {
+	volumes := m.wantsVolumes(f, sys.Serial)
+	if volumes {
 		if err := m.Settled(ctx); err != nil {
 			m.Say(err.Error())
 		}
@@ -96,6 +114,7 @@ func PhaseOne(ctx context.Context, m Machine) (Identity, error) {
 			m.Say(err.Error())
 		}
 	}
+	cloud := m.noCloud(ctx, sys.Serial, volumes)
 	cards, err := m.Cards()
 	if err != nil {
 		return id, err
@@ -103,8 +122,18 @@ func PhaseOne(ctx context.Context, m Machine) (Identity, error) {
 	for _, c := range cards {
 		id.Seen.MACs = append(id.Seen.MACs, c.MAC)
 	}
-	f.MACs, f.Serial, f.UUID = id.Seen.MACs, sys.Serial, sys.UUID
-	id.Result, err = m.Match(f)
+	id.takeCloud(cloud, cards)
+	if cloud.Disputed {
+		id.Result = identity.Result{By: identity.ByNoCloud, Phase: 1, Problem: cloud.Problem}
+		id.explain()
+		return id, nil
+	}
+	f.MACs, f.Serial, f.UUID, f.NoCloud = id.Seen.MACs, sys.Serial, sys.UUID, cloud.Node
+	if id.Result, err = m.Match(f); err == nil && !id.Known() && id.Problem == "" && len(id.Network) > 0 && !cloud.Network.WantsDHCP() {
+		// The network is described and asks no DHCP server: what it says is all that there will be.
+		f.IPs, f.Hostnames = id.cloudEvidence()
+		id.Result, err = m.Match(f)
+	}
 	if id.Problem != "" {
 		id.explain()
 	}
@@ -114,7 +143,7 @@ func PhaseOne(ctx context.Context, m Machine) (Identity, error) {
 // PhaseTwo decides by DHCP, after phase one found nothing. It returns when every card with a carrier has a lease or the
 // bound is reached; a card without a carrier is not waited for.
 func PhaseTwo(ctx context.Context, m Machine, one Identity) (Identity, error) {
-	id := Identity{Seen: one.Seen}
+	id := Identity{Seen: one.Seen, NoCloud: one.NoCloud, Network: one.Network}
 	start := time.Now()
 	var cards []nic.Card
 	var listErr error
@@ -142,7 +171,8 @@ func PhaseTwo(ctx context.Context, m Machine, one Identity) (Identity, error) {
 	if listErr != nil {
 		return id, listErr
 	}
-	id.Seen.MACs = nil
+	id.Seen.MACs, id.Seen.IPs, id.Seen.Hostnames = nil, nil, nil
+	var leased []string
 	said := map[string]string{}
 	for _, c := range cards {
 		id.Seen.MACs = append(id.Seen.MACs, c.MAC)
@@ -150,6 +180,7 @@ func PhaseTwo(ctx context.Context, m Machine, one Identity) (Identity, error) {
 		if !ok {
 			continue
 		}
+		leased = append(leased, c.MAC)
 		if a, err := netip.ParseAddr(l.Address); err == nil {
 			id.Seen.IPs = append(id.Seen.IPs, a.String())
 			said[a.String()] = c.MAC
@@ -165,8 +196,13 @@ func PhaseTwo(ctx context.Context, m Machine, one Identity) (Identity, error) {
 			}
 		}
 	}
-	id.Result, err = m.Match(identity.Facts{MACs: id.Seen.MACs, Serial: id.Seen.Serial, UUID: id.Seen.UUID, IPs: id.Seen.IPs, Hostnames: id.Seen.Hostnames})
-	id.Card = said[strings.ToLower(id.Value)]
+	ips, hostnames := id.cloudEvidence()
+	id.Result, err = m.Match(identity.Facts{
+		MACs: id.Seen.MACs, Serial: id.Seen.Serial, UUID: id.Seen.UUID, IPs: slices.Concat(id.Seen.IPs, ips), Hostnames: slices.Concat(id.Seen.Hostnames, hostnames),
+	})
+	if id.Card = said[strings.ToLower(id.Value)]; id.Card == "" && id.Known() && id.ByLocalHostname() && len(leased) == 1 {
+		id.Card = leased[0] // Its name is NoCloud's; the lease is the only one there is.
+	}
 	if err == nil && !id.Known() {
 		if id.Problem == "" {
 			id.Problem = "this machine is in no file of the configuration"

@@ -7,8 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"spore/agent/activate"
 	"spore/agent/bootinfo"
@@ -39,6 +43,7 @@ func Detect(ctx context.Context, m *node.Machine, byNetwork bool) error {
 	d := detect.Machine{
 		Sys: os.DirFS(m.Root.At("/sys")), Cmdline: string(cmdline), Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), ESPNode: m.Boot.ESPNode,
 		Cards: m.Cards, Leases: os.DirFS(m.Root.At("/run/systemd/netif/leases")), Changed: changed, Match: m.Part.Match, Say: m.Say,
+		Dev: m.Root.At("/dev"), Virtual: virtual(m.Root.At("/proc/cpuinfo")), FindDisks: m.FindDisks,
 		Settled: func(ctx context.Context) error {
 			return wait.Udev(ctx, m.Root.At("/run/udev"), detect.UdevBound, m.Say)
 		},
@@ -54,6 +59,9 @@ func phaseOne(ctx context.Context, m *node.Machine, d detect.Machine) error {
 	if err != nil {
 		return err
 	}
+	if err := keepBundle(m, id); err != nil {
+		return err
+	}
 	if err := Derive(m, id); err != nil {
 		return err
 	}
@@ -66,6 +74,41 @@ func phaseOne(ctx context.Context, m *node.Machine, d detect.Machine) error {
 	}
 	m.Record("detect")
 	return askNetwork(ctx, m)
+}
+
+// keepBundle leaves the bundle of NoCloud to who judges it. It is no part of the identity, which everybody may read.
+func keepBundle(m *node.Machine, id detect.Identity) error {
+	path := m.Root.At(bootinfo.DeliveredNoCloud)
+	if id.NoCloud == nil || len(id.NoCloud.Bundle) == 0 {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the bundle of NoCloud: %w", err)
+		}
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("keep the bundle of NoCloud: %w", err)
+	}
+	_, err := atomicfile.Write(path, id.NoCloud.Bundle, 0o600)
+	return err
+}
+
+// maxCPUInfo bounds what is read of /proc/cpuinfo, in bytes: the flags of the first processor are among them.
+const maxCPUInfo = 16 << 10
+
+// virtual tells whether a hypervisor says that it runs this machine (CPUID leaf 1, ECX bit 31).
+func virtual(cpuinfo string) bool {
+	f, err := os.Open(cpuinfo)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxCPUInfo))
+	for line := range strings.Lines(string(data)) {
+		if name, flags, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "flags" {
+			return err == nil && slices.Contains(strings.Fields(flags), "hypervisor")
+		}
+	}
+	return false
 }
 
 // askNetwork starts phase two. The unit is only enqueued: what waits for detection is ordered after it as well.
@@ -133,11 +176,12 @@ func Derive(m *node.Machine, id detect.Identity) error {
 		return err
 	}
 	in := systemfiles.Input{Root: m.Root, Cluster: c, Identity: id, Part: bootinfo.ClusterDir}
+	in.Resolvers, in.SearchDomain = id.Resolvers()
 	if id.Known() {
 		if in.Node, err = m.Part.Node(id.Node); err != nil {
 			return err
 		}
-		in.Node = network.Complete(c, in.Node, id.Card, id.Seen.MACs, id.Seen.IPs)
+		in.Node = network.Complete(c, network.Given(in.Node, id.Network), id.Card, id.Seen.MACs, id.Seen.IPs)
 		if in.Hosts, err = m.Part.Hosts(); err != nil {
 			return err
 		}

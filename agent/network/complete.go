@@ -7,6 +7,17 @@ import (
 	"spore/cluster/spec"
 )
 
+// Given gives a node that the configuration gives no network the one that its hypervisor describes. Any other node stays as
+// it is: the configuration is verified, and what a hypervisor says is not.
+func Given(n *facts.Node, given []spec.Interface) *facts.Node {
+	if len(n.Interfaces) > 0 || len(given) == 0 {
+		return n
+	}
+	out := *n
+	out.Interfaces = given
+	return &out
+}
+
 // Complete gives a node that was recognised by a DHCP lease, and of whose cards the configuration knows nothing, the
 // addresses that it has there and that DHCP did not give: they go onto the card of that lease, beside what DHCP says. All
 // cards go on with DHCP. Any other node stays as it is.

@@ -33,3 +33,13 @@ func TestANodeKnownByItsLeaseTakesItsOwnAddressesToo(t *testing.T) {
 		})
 	}
 }
+
+func TestTheNetworkOfAHypervisorIsForANodeThatHasNone(t *testing.T) {
+	given := []spec.Interface{{MAC: "52:54:00:00:00:01", Addresses: []string{"10.77.0.14/24"}}}
+	own := []spec.Interface{{MAC: "52:54:00:00:00:02", DHCP: true}}
+	without, with := facts.Node{Name: "a"}, facts.Node{Name: "b", Interfaces: own}
+	require.Equal(t, given, Given(&without, given).Interfaces)
+	require.Empty(t, without.Interfaces, "the configuration's node is not changed")
+	require.Equal(t, own, Given(&with, given).Interfaces)
+	require.Empty(t, Given(&without, nil).Interfaces)
+}

@@ -95,9 +95,26 @@ func (s Source) ReadFile(name string) (data []byte, where string, err error) {
 	return data, where, nil
 }
 
+// Hidden tells whether a storage controller has no driver yet, so that a volume may be behind it. Coldplug leaves such
+// controllers for later (package coldplug).
+func (s Source) Hidden() bool {
+	const dir = "bus/pci/devices"
+	devices, _ := fs.ReadDir(s.Sys, dir)
+	return slices.ContainsFunc(devices, func(d fs.DirEntry) bool {
+		if !strings.HasPrefix(blockdev.Text(s.Sys, path.Join(dir, d.Name(), "class")), "0x01") {
+			return false
+		}
+		_, err := fs.Stat(s.Sys, path.Join(dir, d.Name(), "driver"))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+}
+
 // devices are the names of disks, each followed by its partitions.
 func (s Source) devices() ([]string, error) {
 	disks, err := blockdev.List(s.Sys)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // A kernel without block devices.
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -167,7 +167,7 @@ func (m *Machine) Node() (detect.Identity, *facts.Cluster, *facts.Node, error) {
 	if err != nil {
 		return id, nil, nil, err
 	}
-	return id, c, network.Complete(c, n, id.Card, id.Seen.MACs, id.Seen.IPs), nil
+	return id, c, network.Complete(c, network.Given(n, id.Network), id.Card, id.Seen.MACs, id.Seen.IPs), nil
 }
 
 // Record notes that a step is done.

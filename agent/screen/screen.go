@@ -62,6 +62,12 @@ func Text(l status.Line) string {
 	if l.State != nil {
 		row("state", l.State.Warning)
 	}
+	if c := l.NoCloud; c != nil {
+		if !strings.Contains(l.Problem, c.Problem) {
+			row("nocloud", c.Problem)
+		}
+		row("not taken", strings.Join(c.NotTaken, ", "))
+	}
 	for _, d := range l.Disks {
 		row("disk", d.Problem)
 	}

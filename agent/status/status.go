@@ -34,6 +34,8 @@ type Line struct {
 	Cluster string   `json:"cluster"`
 	Node    string   `json:"node"`
 	Matched *Matched `json:"matched,omitempty"`
+	// NoCloud is what a hypervisor said in the way of cloud-init; there is none where it said nothing.
+	NoCloud *NoCloud `json:"nocloud,omitempty"`
 	// Roles are those whose targets were started, Held those that were not.
 	Roles []string        `json:"roles"`
 	Held  []activate.Held `json:"held,omitempty"`
@@ -91,6 +93,17 @@ type Matched struct {
 	By    string `json:"by"`
 	Value string `json:"value"`
 	Phase int    `json:"phase"`
+}
+
+// NoCloud says where facts of a hypervisor came from, and what of them was left.
+type NoCloud struct {
+	// From names the places: volumes, the serial number, credentials.
+	From       []string `json:"from,omitempty"`
+	InstanceID string   `json:"instanceID,omitempty"`
+	// NotTaken names the keys that nobody on a node takes, such as "user-data: packages".
+	NotTaken []string `json:"notTaken,omitempty"`
+	// Problem says why nothing was taken.
+	Problem string `json:"problem,omitempty"`
 }
 
 // String is the line, without newline.

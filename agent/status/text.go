@@ -54,6 +54,9 @@ func Text(l Line) string {
 	} else {
 		row("node", "none of cluster %s", l.Cluster)
 	}
+	if c := l.NoCloud; c != nil {
+		row("nocloud", "%s", noCloudText(*c))
+	}
 	row("system", "%s", l.System)
 	row("roles", "%s", cmp.Or(strings.Join(l.Roles, ", "), "none"))
 	for _, h := range l.Held {
@@ -120,8 +123,21 @@ func bundleText(b delivery.Info) string {
 	kept := map[string]string{sealed.TPM: "sealed to the TPM", sealed.Host: "sealed to the host key", "": "in memory only"}[b.Sealed]
 	from := map[string]string{
 		delivery.State: "state partition", delivery.Firmware: "firmware", delivery.Medium: "boot medium", delivery.Network: "network",
+		delivery.NoCloud: "user-data of NoCloud",
 	}[b.From]
 	return fmt.Sprintf("%d, from the %s, %s", b.Serial, from, kept)
+}
+
+// noCloudText says what a hypervisor said, and which of it nobody takes.
+func noCloudText(c NoCloud) string {
+	text := strings.Join(c.From, ", ")
+	if c.Problem != "" {
+		text = c.Problem
+	}
+	if len(c.NotTaken) > 0 {
+		text += "; not taken: " + strings.Join(c.NotTaken, ", ")
+	}
+	return strings.TrimPrefix(text, "; ")
 }
 
 // clockText says who keeps the clock.

@@ -27,7 +27,13 @@ func TestStatusIsWhatTheDaemonWroteLast(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, l.String()+"\n", line)
 	require.Contains(t, Text(l), "node       a of cluster plant, by mac x\nsystem     running\nroles      dns-server\n")
+	l.NoCloud = &NoCloud{From: []string{"the volume /dev/sr0 (iso9660)"}, NotTaken: []string{"user-data: users", "user-data: runcmd"}}
+	require.Contains(t, Text(l), "nocloud    the volume /dev/sr0 (iso9660); not taken: user-data: users, user-data: runcmd\n")
+	l.NoCloud.Problem, l.NoCloud.NotTaken = "they disagree", nil
+	require.Contains(t, Text(l), "nocloud    they disagree\n")
 	l.Bundle = &delivery.Info{Serial: 3, From: delivery.Medium, Sealed: sealed.TPM, Problem: "the bundle stays"}
+	l.Bundle.From = delivery.NoCloud
+	require.Contains(t, Text(l), "bundle     3, from the user-data of NoCloud, sealed to the TPM\n")
 	l.Bundle.From = delivery.Network
 	require.Contains(t, Text(l), "bundle     3, from the network, sealed to the TPM\n")
 	l.Bundle.From = delivery.Medium

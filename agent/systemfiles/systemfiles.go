@@ -31,7 +31,7 @@ type Input struct {
 	Hosts []byte
 	// Part is where the cluster part is mounted.
 	Part string
-	// Resolvers and SearchDomain are what DHCP said; they are used where cluster.yaml names no nameservers.
+	// Resolvers and SearchDomain are what NoCloud and DHCP said; they are used where cluster.yaml names no nameservers.
 	Resolvers    []string
 	SearchDomain string
 	// ClockWrong says that the clock could not be right, and that no time server has set it yet.

@@ -18,6 +18,12 @@ type Status struct {
 		Value string `json:"value"`
 		Phase int    `json:"phase"`
 	} `json:"matched"`
+	// NoCloud is what the machine took from a volume, and what it did not.
+	NoCloud struct {
+		From     []string `json:"from"`
+		NotTaken []string `json:"notTaken"`
+		Problem  string   `json:"problem"`
+	} `json:"nocloud"`
 	Roles []string `json:"roles"`
 	Held  []struct {
 		Role   string `json:"role"`

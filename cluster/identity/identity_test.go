@@ -68,6 +68,24 @@ func TestMatch(t *testing.T) {
 		"SMBIOS wins over the ESP": {
 			Facts{SMBIOS: "mqtt-01", ESP: "kafka-01"}, Result{Node: "mqtt-01", By: BySMBIOS, Value: "mqtt-01", Phase: 1},
 		},
+		"NoCloud wins over hardware": {
+			Facts{NoCloud: "kafka-01", MACs: []string{"52:54:00:77:00:0b"}}, Result{Node: "kafka-01", By: ByNoCloud, Value: "kafka-01", Phase: 1},
+		},
+		"NoCloud that says the same as the ESP changes nothing": {
+			Facts{ESP: "kafka-01", NoCloud: "kafka-01"}, Result{Node: "kafka-01", By: ByESP, Value: "kafka-01", Phase: 1},
+		},
+		"NoCloud that contradicts the ESP makes it neither": {
+			Facts{ESP: "kafka-01", NoCloud: "edge-01"},
+			Result{Phase: 1, Ambiguous: true, Problem: "this machine would be more than one node: esp kafka-01 is kafka-01, nocloud edge-01 is edge-01"},
+		},
+		"NoCloud that contradicts the command line makes it neither": {
+			Facts{Cmdline: "kafka-01", NoCloud: "edge-99"},
+			Result{Phase: 1, Ambiguous: true, Problem: "this machine would be more than one node: cmdline kafka-01 is kafka-01, nocloud edge-99 is edge-99"},
+		},
+		"NoCloud that names an unknown node does not fall through": {
+			Facts{NoCloud: "edge-99", MACs: []string{"52:54:00:77:00:0b"}},
+			Result{By: ByNoCloud, Value: "edge-99", Phase: 1, Problem: `the user-data of NoCloud (spore.node) chooses node "edge-99", which cluster.yaml does not have`},
+		},
 		"the ESP wins over hardware": {
 			Facts{ESP: "kafka-01", MACs: []string{"52:54:00:77:00:0b"}}, Result{Node: "kafka-01", By: ByESP, Value: "kafka-01", Phase: 1},
 		},

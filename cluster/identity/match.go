@@ -10,6 +10,7 @@ const (
 	ByCmdline  = "cmdline"
 	BySMBIOS   = "smbios"
 	ByESP      = "esp"
+	ByNoCloud  = "nocloud"
 	ByMAC      = "mac"
 	BySerial   = "serial"
 	ByUUID     = "uuid"
@@ -22,6 +23,8 @@ type Facts struct {
 	// Cmdline, SMBIOS and ESP hold the node name of an explicit choice: spore.node= on the kernel command line, the
 	// SMBIOS credential spore.node, the credential file on the ESP.
 	Cmdline, SMBIOS, ESP string
+	// NoCloud holds the node that a hypervisor names in user-data, on a volume or in credentials.
+	NoCloud string
 	// MACs holds the permanent addresses of the network cards.
 	MACs []string
 	// Serial and UUID are those of SMBIOS type 1 (DMTF DSP0134, section 7.2).
@@ -56,15 +59,22 @@ type Result struct {
 
 // Match decides which node a machine is.
 //
-// An explicit choice wins over everything: the command line before SMBIOS before the ESP. A choice of a node that does not
-// exist is a problem and never falls through to other evidence. Then comes phase one, the hardware: MACs, serial, UUID.
+// An explicit choice wins over everything: the command line before SMBIOS before the ESP before NoCloud. A choice of a node
+// that does not exist is a problem and never falls through to other evidence. NoCloud lies on a volume that somebody adds
+// to a machine, beside a choice that was made: where it names another node, the machine is neither of them. Then comes phase one, the hardware: MACs, serial, UUID.
 // Phase two, addresses and then host names from DHCP, is looked at only where phase one found nothing at all. Evidence of
 // one phase that points to two nodes makes the machine neither of them.
 func (x *Index) Match(f Facts) (Result, error) {
-	for _, c := range []Candidate{{f.Cmdline, ByCmdline, f.Cmdline}, {f.SMBIOS, BySMBIOS, f.SMBIOS}, {f.ESP, ByESP, f.ESP}} {
-		if strings.TrimSpace(c.Value) != "" {
-			return x.chosen(c)
+	cloud := Candidate{f.NoCloud, ByNoCloud, f.NoCloud}
+	for _, c := range []Candidate{{f.Cmdline, ByCmdline, f.Cmdline}, {f.SMBIOS, BySMBIOS, f.SMBIOS}, {f.ESP, ByESP, f.ESP}, cloud} {
+		if strings.TrimSpace(c.Value) == "" {
+			continue
 		}
+		r, err := x.chosen(c)
+		if err == nil && r.Node != "" && cloud.Value != "" && !strings.EqualFold(cloud.Value, r.Node) {
+			return decide(1, []Candidate{r.Candidates[0], cloud}), nil
+		}
+		return r, err
 	}
 	hardware, err := x.gather([]evidence{
 		{MAC, ByMAC, f.MACs}, {Serial, BySerial, []string{f.Serial}}, {UUID, ByUUID, []string{f.UUID}},
@@ -100,6 +110,7 @@ var sources = map[string]string{
 	ByCmdline: "the kernel command line (spore.node=)",
 	BySMBIOS:  "the SMBIOS credential spore.node",
 	ByESP:     "this medium's /spore/node",
+	ByNoCloud: "the user-data of NoCloud (spore.node)",
 }
 
 type evidence struct {

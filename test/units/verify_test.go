@@ -128,14 +128,17 @@ func TestEachProgramIsGivenItsSecretsAsCredentials(t *testing.T) {
 
 // fromOutside are the credentials that our units take from firmware or a hypervisor, and what checks each.
 var fromOutside = map[string]string{
-	"cluster-detect.service ImportCredential=spore.node":       "identity.Match: one DNS label, which has to be a node of the image",
-	"spore-bundle.service ImportCredential=spore.bundle":       "delivery.Take: its signature, and age",
-	"spore-enroll.service ImportCredential=spore.bundle":       "delivery.Take",
-	"spore-passphrase.service ImportCredential=spore.bundle":   "delivery.Take",
-	"spore-renew.service ImportCredential=spore.bundle":        "delivery.Take",
-	"spore-state.service ImportCredential=spore.bundle":        "delivery.Take: its recovery key",
-	"spore-install.service ImportCredential=spore.install":     "install.ParseSelector: a disk's own name",
-	"spore-install.service ConditionCredential=|spore.install": "install.ParseSelector",
+	"cluster-detect.service ImportCredential=spore.node":           "identity.Match: one DNS label, which has to be a node of the image",
+	"cluster-detect.service ImportCredential=spore.meta-data":      "nocloud.Find: two texts with bounds",
+	"cluster-detect.service ImportCredential=spore.user-data":      "nocloud.Find: the key spore; identity.Match and delivery.Take",
+	"cluster-detect.service ImportCredential=spore.network-config": "nocloud.Find: addresses, routers and cards that there are",
+	"spore-bundle.service ImportCredential=spore.bundle":           "delivery.Take: its signature, and age",
+	"spore-enroll.service ImportCredential=spore.bundle":           "delivery.Take",
+	"spore-passphrase.service ImportCredential=spore.bundle":       "delivery.Take",
+	"spore-renew.service ImportCredential=spore.bundle":            "delivery.Take",
+	"spore-state.service ImportCredential=spore.bundle":            "delivery.Take: its recovery key",
+	"spore-install.service ImportCredential=spore.install":         "install.ParseSelector: a disk's own name",
+	"spore-install.service ConditionCredential=|spore.install":     "install.ParseSelector",
 }
 
 // What comes from outside of the image is data, of which each unit takes what a row here names.

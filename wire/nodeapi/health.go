@@ -125,6 +125,8 @@ type Status struct {
 	Waiting   map[string]string `json:"waiting"`
 	Problem   string            `json:"problem"`
 	Addresses []string          `json:"addresses"`
+	// NoCloud is what a hypervisor told the machine; nil where it told nothing.
+	NoCloud *NoCloud `json:"nocloud"`
 	// Configuration says what runs; nil on a machine that does not say so.
 	Configuration *Configuration `json:"configuration"`
 	// Updates is what came of the node's last look for updates; nil where it takes nothing by itself.
@@ -144,6 +146,15 @@ type Status struct {
 	// Times holds seconds since this start of the machine by step: kernel, stage1, detect, network, activated, running.
 	// Steps that are still to come are missing.
 	Times map[string]float64 `json:"times"`
+}
+
+// NoCloud says where facts of a hypervisor came from (cloud-init's NoCloud), and what of them was left.
+type NoCloud struct {
+	From []string `json:"from"`
+	// NotTaken names the keys that a node does not take, such as "user-data: packages".
+	NotTaken []string `json:"notTaken"`
+	// Problem says why nothing was taken; empty where something was.
+	Problem string `json:"problem"`
 }
 
 // Version names the image that runs: the beginning of its root hash, and when it was built.

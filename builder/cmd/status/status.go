@@ -148,6 +148,14 @@ func remarks(s nodeapi.Status) []string {
 	if s.Problem != "" {
 		out = append(out, s.Problem)
 	}
+	if c := s.NoCloud; c != nil {
+		if c.Problem != "" && !strings.Contains(s.Problem, c.Problem) {
+			out = append(out, "NoCloud: "+c.Problem)
+		}
+		for _, key := range c.NotTaken {
+			out = append(out, "not taken: "+key)
+		}
+	}
 	for _, open := range s.Shells {
 		out = append(out, open.Text())
 	}

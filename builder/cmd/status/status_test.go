@@ -40,6 +40,8 @@ func TestATableSaysWhatRunsAndWhatComes(t *testing.T) {
 	watched("k", nodeapi.Watchdog{Identity: "iTCO_wdt\x1b[2J", Seconds: 60})
 	watched("l", nodeapi.Watchdog{})
 	watched("m", nodeapi.Watchdog{Held: true, HasReset: true})
+	told := nodeapi.NoCloud{From: []string{"the volume /dev/sr0 (iso9660)"}, NotTaken: []string{"user-data: runcmd", "user-data: users"}}
+	answers = append(answers, reach.Answer[line]{Node: facts.Node{Name: "n"}, Value: line{status: nodeapi.Status{Node: "n", System: "running", NoCloud: &told}}})
 	var out strings.Builder
 	require.NoError(t, printTable(&out, answers))
 	const v = "617fc5cacd63 of 2026-09-21 14:13"
@@ -59,6 +61,7 @@ func TestATableSaysWhatRunsAndWhatComes(t *testing.T) {
 		"k     running  - -      -          its watchdog iTCO_wdt",
 		"l     running  - -      -          its watchdog is not in use",
 		"m     running  - -      -          it hung, and its watchdog restarted it",
+		"n     running  - -      -          not taken: user-data: runcmd, not taken: user-data: users",
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, len(want))
