@@ -16,9 +16,10 @@ const (
 func everyNode() []service.Program {
 	return []service.Program{
 		// Part of spore-agent. Its certificate is also what this node asks others with.
-		// spore-metrics measures what it answers with metrics, in a unit of its own.
+		// spore-metrics measures what it answers with metrics, and spore-screen shows a person before the machine what it
+		// answers, each in units of its own.
 		{Name: "api", Unit: "spore-api.service", User: "spore-api", Secrets: service.Pairs("agent"),
-			Own:   []string{"spore-metrics"},
+			Own:   []string{"spore-metrics", "spore-screen"},
 			Ports: []service.Port{service.TCP(service.PortAPI, "the node's API")}},
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
-	"golang.org/x/sys/unix"
 
 	"spore/agent/activate"
 	"spore/agent/bundle"
@@ -32,6 +31,7 @@ import (
 	"spore/agent/paths"
 	"spore/agent/renewal"
 	"spore/agent/screen"
+	"spore/agent/screen/console"
 	"spore/agent/state"
 	"spore/agent/status"
 	"spore/agent/wait"
@@ -364,6 +364,8 @@ func (a *agent) follow(ctx context.Context) error {
 	a.renew(ctx)
 	a.rememberClock()
 	a.resolvers()
+	a.watchKeys(ctx)
+	showProblem := sync.OnceFunc(func() { a.showPages(ctx, console.MonitorUnit) })
 	for {
 		if err := a.report(ctx); err != nil && ctx.Err() == nil {
 			return err
@@ -373,6 +375,9 @@ func (a *agent) follow(ctx context.Context) error {
 		}
 		if settled() {
 			coldplug()
+		}
+		if len(a.line.Failed) > 0 || a.line.Problem != "" {
+			showProblem()
 		}
 		select {
 		case <-ctx.Done():
@@ -459,18 +464,8 @@ func (a *agent) say(l status.Line) {
 		a.m.Say(err.Error())
 	}
 	fmt.Print(text)
-	a.print("/dev/console", text)
-	a.print(screen.Device, screen.Text(l))
-}
-
-// print writes to a terminal; a container has none that can be opened.
-func (a *agent) print(device, text string) {
-	f, err := os.OpenFile(a.m.Root.At(device), os.O_WRONLY|unix.O_NOCTTY, 0)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	_, _ = f.WriteString(text)
+	console.Write(a.m.Root, console.Serial, text)
+	console.Write(a.m.Root, console.Monitor, screen.Text(l))
 }
 
 // step notes the time of something that happens once a boot; the daemon may have been restarted since.

@@ -1,5 +1,6 @@
-// Package screen says on a monitor what the status line says on the serial console, for people who stand before the machine:
-// which node it is and how it is, or that it is none and what to do about it.
+// Package screen says on a monitor what the status line says on the serial console, for people who stand before the
+// machine: which node it is and how it is, or that it is none and what to do about it. It is what a monitor shows until
+// spore-screen takes it, whose pages are in the packages below this one.
 //
 // It makes text for a terminal that knows ECMA-48, as the kernel's does, and asks for nothing: there is no login.
 package screen
@@ -14,9 +15,6 @@ import (
 )
 
 const (
-	// Device is the first virtual terminal, which is in front unless somebody changes that. The kernel's own messages come
-	// to it as well, those of /dev/console do not: that is the serial console.
-	Device = "/dev/tty1"
 	// columns is what every screen has at least, and margin the width of the first column.
 	columns, margin = 80, 12
 	// clear begins at the top of an empty screen (ECMA-48, 8.3.39 and 8.3.21); bold and plain are 8.3.117.

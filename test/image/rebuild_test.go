@@ -179,7 +179,7 @@ func TestInspectTellsWhatIsInAnImage(t *testing.T) {
 		require.Len(t, p.SHA256, 64)
 	}
 	require.Subset(t, packages, []string{"systemd", "mosquitto", "base-files"})
-	require.Equal(t, []string{"spore-metrics", "coredns", "spore-agent"}, payloads)
+	require.Equal(t, []string{"spore-metrics", "spore-screen", "coredns", "spore-agent"}, payloads)
 
 	node, cluster, err := inspect.ReadNode(built.Disk, "edge-01")
 	require.NoError(t, err)

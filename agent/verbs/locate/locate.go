@@ -18,6 +18,7 @@ import (
 
 	"spore/agent/paths"
 	"spore/agent/screen"
+	"spore/agent/screen/console"
 	"spore/agent/status"
 	"spore/agent/verbs"
 	"spore/storage/atomicfile"
@@ -129,7 +130,7 @@ func show(ctx context.Context, root paths.Root, blinking, still []lamp, consoles
 			written = time.Now()
 			for _, name := range consoles {
 				// A serial console is a log as well: it gets the banner once.
-				if first || name == screen.Device {
+				if first || name == console.Monitor {
 					if err := write(root.At(name), text); err != nil && first {
 						problems = append(problems, err)
 					}
@@ -230,8 +231,8 @@ func chosen(triggers string) string {
 // Documentation/ABI/testing/sysfs-tty).
 func consoles(root paths.Root) []string {
 	out := []string{}
-	if _, err := os.Stat(root.At(screen.Device)); err == nil {
-		out = append(out, screen.Device)
+	if _, err := os.Stat(root.At(console.Monitor)); err == nil {
+		out = append(out, console.Monitor)
 	}
 	for _, name := range strings.Fields(value(root.At("/sys/class/tty/console/active"))) {
 		device := "/dev/" + name
@@ -256,11 +257,14 @@ func write(device, text string) error {
 	return err
 }
 
-// restore shows on the screen what was there before.
+// restore shows on the screen what was there before. What has taken it draws again by itself.
 func restore(root paths.Root) {
+	if console.Taken(root, console.Monitor) {
+		return
+	}
 	var line status.Line
 	if atomicfile.ReadJSON(root.At(paths.Status), &line) == nil {
-		_ = write(root.At(screen.Device), screen.Text(line))
+		_ = write(root.At(console.Monitor), screen.Text(line))
 	}
 }
 

@@ -1,0 +1,170 @@
+// Package console has what those agree on who write on the terminals of the machine: the agent, which logs on the serial
+// line and writes a plain page on the monitor, and spore-screen, which takes a terminal for itself while a person looks.
+package console
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"spore/agent/paths"
+)
+
+// Terminals.
+const (
+	// Monitor is the first virtual terminal, which is in front unless somebody changes that. The kernel's own messages
+	// come to it as well, those of Serial do not.
+	Monitor = "/dev/tty1"
+	// Serial is the console of the system: the last one on the kernel's command line, which is a serial line in images
+	// that say nothing else.
+	Serial = "/dev/console"
+)
+
+// Units that show pages.
+const (
+	MonitorUnit = "spore-screen.service"
+	SerialUnit  = "spore-screen-serial.service"
+)
+
+// Questions is the directory in which a file ask.* lies while somebody is asked for a passphrase (systemd, Password
+// Agents).
+const Questions = "/run/systemd/ask-password"
+
+// taken are the runtime directories of the units, which are there while those run.
+var taken = map[string]string{Monitor: "/run/spore-screen", Serial: "/run/spore-screen-serial"}
+
+// Taken tells whether pages are shown on a terminal, so that nobody else writes on it.
+func Taken(root paths.Root, device string) bool {
+	dir, ok := taken[device]
+	if !ok {
+		return false
+	}
+	_, err := os.Stat(root.At(dir))
+	return err == nil
+}
+
+// Asked tells whether somebody is asked for a passphrase.
+func Asked(root paths.Root) bool {
+	files, _ := filepath.Glob(root.At(Questions + "/ask.*")) // The pattern is good.
+	return len(files) > 0
+}
+
+// Line tells whether Serial is a line on which a page can be opened: another terminal than the kernel's own, which are
+// tty0, tty1 and so on (Linux, Documentation/ABI/testing/sysfs-tty), and without a shell of its own.
+func Line(root paths.Root, commandLine string) bool {
+	for _, word := range strings.Fields(commandLine) {
+		if word == "spore.console" {
+			return false
+		}
+	}
+	data, err := os.ReadFile(root.At("/sys/class/tty/console/active"))
+	names := strings.Fields(string(data))
+	if err != nil || len(names) == 0 {
+		return false
+	}
+	number, ok := strings.CutPrefix(names[len(names)-1], "tty")
+	return !ok || strings.Trim(number, "0123456789") != ""
+}
+
+// writeBound is how long a terminal may take. At 9600 baud a status line of 3 KiB takes three seconds.
+const writeBound = 10 * time.Second
+
+// Write writes to a terminal that nobody has taken. One whose other end stands still, or that a person has stopped
+// with Scroll Lock, takes nothing: it is left after a while, and holds nothing up beyond that. A container has none
+// that can be opened.
+func Write(root paths.Root, device, text string) {
+	if Taken(root, device) {
+		return
+	}
+	f, err := os.OpenFile(root.At(device), os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if err := f.SetWriteDeadline(time.Now().Add(writeBound)); err != nil && !errors.Is(err, os.ErrNoDeadline) {
+		return
+	}
+	_, _ = f.WriteString(text)
+}
+
+// Times of Watch.
+const (
+	// settle is how long input has to lie there: whoever reads the terminal takes it at once.
+	settle = 300 * time.Millisecond
+	// pause is how long Watch waits after a key, and before it opens a terminal again that was hung up.
+	pause = 5 * time.Second
+)
+
+// Watch calls pressed each time a line is typed on a terminal, with the Enter key alone or more before it, while nobody
+// reads it and nobody is asked for a passphrase. It reads nothing: what is typed stays for whoever asked for it, until
+// it is thrown away before pressed is called. It returns when the context ends, or when there is no such terminal.
+func Watch(ctx context.Context, root paths.Root, device string, pressed func()) {
+	for ctx.Err() == nil {
+		f, err := os.OpenFile(root.At(device), os.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return
+		}
+		watch(ctx, f, func() bool { return !Taken(root, device) && !Asked(root) }, pressed)
+		_ = f.Close()
+		rest(ctx, pause)
+	}
+}
+
+// watch returns when the terminal was hung up, as systemd does for a unit that takes it, or the context ends.
+func watch(ctx context.Context, f *os.File, free func() bool, pressed func()) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Now()) })
+	defer stop()
+	for ctx.Err() == nil {
+		typed := func() (is, gone bool) {
+			_ = raw.Control(func(fd uintptr) {
+				p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+				if _, err := unix.Poll(p, 0); err != nil && !errors.Is(err, unix.EINTR) {
+					gone = true
+				}
+				gone = gone || p[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
+				is = p[0].Revents&unix.POLLIN != 0
+			})
+			return is, gone
+		}
+		hungUp := false
+		err := raw.Read(func(uintptr) bool {
+			is, gone := typed()
+			hungUp = gone
+			return is || gone
+		})
+		if err != nil || hungUp {
+			return
+		}
+		rest(ctx, settle)
+		is, gone := typed()
+		if gone {
+			return
+		}
+		if !is || !free() {
+			rest(ctx, settle)
+			continue
+		}
+		_ = raw.Control(func(fd uintptr) { _ = unix.IoctlSetInt(int(fd), unix.TCFLSH, unix.TCIFLUSH) })
+		pressed()
+		rest(ctx, pause)
+	}
+}
+
+// rest waits.
+func rest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,113 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"spore/agent/paths"
+)
+
+// terminal is a pseudo terminal (pts(4)) as the monitor below a root, and what a person has in front of him.
+func terminal(t *testing.T) (root paths.Root, person *os.File) {
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = person.Close() })
+	conn, err := person.SyscallConn()
+	require.NoError(t, err)
+	number := 0
+	require.NoError(t, conn.Control(func(fd uintptr) {
+		require.NoError(t, unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0))
+		number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+	}))
+	require.NoError(t, err)
+	root = paths.Root(t.TempDir())
+	require.NoError(t, os.MkdirAll(root.At("/dev"), 0o755))
+	require.NoError(t, os.Symlink(fmt.Sprintf("/dev/pts/%d", number), root.At(Monitor)))
+	return root, person
+}
+
+func TestAKeyIsSeenWhileNobodyReads(t *testing.T) {
+	root, person := terminal(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	pressed, done := make(chan struct{}, 10), make(chan struct{})
+	go func() { Watch(ctx, root, Monitor, func() { pressed <- struct{}{} }); close(done) }()
+
+	require.NoError(t, os.MkdirAll(root.At(Questions), 0o755))
+	question := root.At(Questions + "/ask.1")
+	require.NoError(t, os.WriteFile(question, nil, 0o644))
+	_, err := person.WriteString("a passphrase\n")
+	require.NoError(t, err)
+	select {
+	case <-pressed:
+		require.Fail(t, "it was for whoever asks for a passphrase")
+	case <-time.After(4 * settle):
+	}
+	require.NoError(t, os.Remove(question))
+	select {
+	case <-pressed:
+	case <-time.After(time.Minute):
+		require.Fail(t, "nobody saw the key")
+	}
+	require.Empty(t, pressed)
+	cancel()
+	<-done
+}
+
+func TestWatchEndsWithoutATerminal(t *testing.T) {
+	Watch(t.Context(), paths.Root(t.TempDir()), Monitor, func() { t.Error("pressed") })
+}
+
+func TestATakenTerminalIsLeftAlone(t *testing.T) {
+	root := paths.Root(t.TempDir())
+	require.NoError(t, os.MkdirAll(root.At("/dev"), 0o755))
+	require.NoError(t, os.WriteFile(root.At(Monitor), nil, 0o644))
+	text := func() string {
+		data, err := os.ReadFile(root.At(Monitor))
+		require.NoError(t, err)
+		return string(data)
+	}
+	Write(root, Monitor, "a")
+	require.Equal(t, "a", text())
+	require.NoError(t, os.MkdirAll(root.At("/run/spore-screen"), 0o755))
+	Write(root, Monitor, "b")
+	require.Equal(t, "a", text())
+	require.False(t, Taken(root, Serial))
+	Write(root, Serial, "there is none")
+}
+
+// A terminal whose other end stands still takes what fits into its buffer.
+func TestATerminalThatTakesNothingIsLeft(t *testing.T) {
+	root, _ := terminal(t)
+	done := make(chan struct{})
+	go func() { Write(root, Monitor, strings.Repeat("x", 1<<20)); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(6 * writeBound):
+		require.Fail(t, "it is still written to")
+	}
+}
+
+func TestTheLineIsNoMonitorAndNoShell(t *testing.T) {
+	for _, tc := range []struct {
+		active, words string
+		want          bool
+	}{
+		{"tty0 ttyS0\n", "ro", true}, {"ttyS0 tty0\n", "ro", false}, {"tty1", "", false}, {"hvc0", "", true}, {"", "", false},
+		{"ttyS0", "ro spore.console quiet", false}, {"ttyAMA0", "", true},
+	} {
+		root := paths.Root(t.TempDir())
+		file := root.At("/sys/class/tty/console/active")
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(tc.active), 0o644))
+		require.Equal(t, tc.want, Line(root, tc.words), tc)
+	}
+	require.False(t, Line(paths.Root(t.TempDir()), ""))
+}

@@ -1,0 +1,232 @@
+// Package terminal shows the pages of the screen on a terminal and takes keys. A terminal is a monitor of the kernel
+// (TERM=linux) or a serial line, which is given back when the person leaves, when nobody has touched a key for a while,
+// or when somebody is asked for a passphrase there.
+//
+// It asks the terminal for nothing: what a terminal answers would be read as keys by whoever has the line next.
+package terminal
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gdamore/tcell/v3"
+
+	"spore/agent/screen/page"
+)
+
+// Source is where the pages come from (package look).
+type Source interface {
+	// Status reads the status line, which takes no time.
+	Status(m *page.Model)
+	// Page finds out what one page shows besides.
+	Page(ctx context.Context, name page.Name, m *page.Model)
+}
+
+// Options say how a terminal is used.
+type Options struct {
+	Source Source
+	// Every is how often the status line is read again.
+	Every time.Duration
+	// Redraw is how often the whole page is written again, over what the kernel or somebody else wrote on the terminal; 0
+	// is never: a slow line takes seconds for it. Ctrl-L does it as well.
+	Redraw time.Duration
+	// Leaves has the key q give the terminal back, Idle is how long after the last key it is given back in any case; 0 is
+	// never.
+	Leaves bool
+	Idle   time.Duration
+	// Small leaves out large letters.
+	Small bool
+	// Asked tells whether somebody is asked for a passphrase on this terminal; nil where that does not matter.
+	Asked func() bool
+}
+
+// Why a terminal was given back.
+var (
+	ErrLeft  = errors.New("the person left")
+	ErrIdle  = errors.New("nobody touched a key")
+	ErrAsked = errors.New("somebody is asked for a passphrase there")
+)
+
+// Open begins with a terminal.
+func Open(tty tcell.Tty) (tcell.Screen, error) {
+	s, err := tcell.NewTerminfoScreenFromTty(tty, tcell.OptNegotiation(false), tcell.OptColors(0), tcell.OptAltScreen(false))
+	if err != nil {
+		return nil, err
+	}
+	return s, s.Init()
+}
+
+// shown is a terminal that shows pages.
+type shown struct {
+	Options
+	screen tcell.Screen
+	model  *page.Model
+	view   page.View
+	// loaded are the pages that come from the source, each with the model as it then is; cancel ends the last question.
+	loaded chan *page.Model
+	cancel context.CancelFunc
+}
+
+// Run shows pages until the terminal is given back, for one of the reasons above, or the context ends. The screen was
+// opened by Open, and is the caller's to close.
+func Run(ctx context.Context, screen tcell.Screen, o Options) error {
+	s := &shown{Options: o, screen: screen, model: &page.Model{}, loaded: make(chan *page.Model), cancel: func() {}}
+	s.view.Leaves, s.view.Small = o.Leaves, o.Small
+	defer func() { s.cancel() }()
+	s.Source.Status(s.model)
+	s.draw()
+	tick := time.NewTicker(o.Every)
+	defer tick.Stop()
+	touched, drawn := time.Now(), time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e, ok := <-screen.EventQ():
+			if !ok {
+				return errors.New("the terminal is gone")
+			}
+			switch e := e.(type) {
+			case *tcell.EventError:
+				return e
+			case *tcell.EventResize:
+				s.draw()
+			case *tcell.EventKey:
+				touched = time.Now()
+				if err := s.key(ctx, e); err != nil {
+					return err
+				}
+			}
+		case m := <-s.loaded:
+			s.model = m
+			s.Source.Status(s.model)
+			s.draw()
+		case now := <-tick.C:
+			if o.Idle > 0 && now.Sub(touched) >= o.Idle {
+				return ErrIdle
+			}
+			if o.Asked != nil && o.Asked() {
+				return ErrAsked
+			}
+			s.Source.Status(s.model)
+			s.draw()
+			if o.Redraw > 0 && now.Sub(drawn) >= o.Redraw {
+				screen.Sync()
+				drawn = now
+			}
+		}
+	}
+}
+
+// key does what a key is for. Those that it does not know do nothing.
+func (s *shown) key(ctx context.Context, e *tcell.EventKey) error {
+	_, height := s.screen.Size()
+	step := max(height-5, 1)
+	switch e.Key() {
+	case tcell.KeyUp:
+		s.view.Scroll--
+	case tcell.KeyDown:
+		s.view.Scroll++
+	case tcell.KeyPgUp:
+		s.view.Scroll -= step
+	case tcell.KeyPgDn:
+		s.view.Scroll += step
+	case tcell.KeyHome:
+		s.view.Scroll = 0
+	case tcell.KeyEnd:
+		s.view.Scroll = 1 << 30
+	case tcell.KeyLeft:
+		s.turn(ctx, -1)
+	case tcell.KeyRight, tcell.KeyTab:
+		s.turn(ctx, 1)
+	case tcell.KeyEscape:
+		s.show(ctx, page.StatusPage)
+	case tcell.KeyCtrlL:
+		s.screen.Sync()
+	case tcell.KeyEnter:
+		s.show(ctx, s.view.Page) // It is asked for again.
+	case tcell.KeyRune:
+		switch c := e.Str(); {
+		case c == " ":
+			s.view.Scroll += step
+		case c == "q" && s.Leaves:
+			return ErrLeft
+		default:
+			for _, p := range page.Pages() {
+				if c == string(p.Key) {
+					s.show(ctx, p.Name)
+				}
+			}
+		}
+	}
+	s.draw()
+	return nil
+}
+
+// turn goes to the page beside.
+func (s *shown) turn(ctx context.Context, by int) {
+	n := len(page.Pages())
+	s.show(ctx, page.Name((int(s.view.Page)+by+n)%n))
+}
+
+// show goes to a page, and has the source find out what it shows.
+func (s *shown) show(ctx context.Context, name page.Name) {
+	s.cancel()
+	s.view.Page, s.view.Scroll = name, 0
+	ctx, s.cancel = context.WithCancel(ctx)
+	m := *s.model
+	m.Asked, s.model.Asked = false, true
+	go func() {
+		s.Source.Page(ctx, name, &m)
+		select {
+		case s.loaded <- &m:
+		case <-ctx.Done():
+		}
+	}()
+}
+
+// few is how many cells that are right already are written again rather than have the cursor moved over them: a move
+// takes seven bytes or so (ECMA-48, 8.3.21).
+const few = 6
+
+// draw draws the page, and writes what is new.
+func (s *shown) draw() {
+	width, height := s.screen.Size()
+	if width < 1 || height < 1 {
+		return
+	}
+	g, scroll := s.model.Render(s.view, width, height)
+	s.view.Scroll = scroll
+	cells, _ := s.screen.(interface{ GetCells() *tcell.CellBuffer })
+	news := cells == nil // a page that is the same costs a slow line nothing
+	for y := range g.Height {
+		last := -1 // the last cell of the row that is written
+		for x := range g.Width {
+			c := g.At(x, y)
+			s.screen.SetContent(x, y, rune(c.Char), nil, style(c.Style))
+			if cells == nil || !cells.GetCells().Dirty(x, y) {
+				continue
+			}
+			if last >= 0 && x-last-1 <= few {
+				for between := last + 1; between < x; between++ {
+					cells.GetCells().SetDirty(between, y, true)
+				}
+			}
+			last, news = x, true
+		}
+	}
+	if news {
+		s.screen.Show()
+	}
+}
+
+func style(s page.Style) tcell.Style {
+	switch s {
+	case page.Bold:
+		return tcell.StyleDefault.Bold(true)
+	case page.Reverse:
+		return tcell.StyleDefault.Reverse(true)
+	}
+	return tcell.StyleDefault
+}

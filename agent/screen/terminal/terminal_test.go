@@ -1,0 +1,197 @@
+package terminal
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gdamore/tcell/v3"
+	"github.com/gdamore/tcell/v3/vt"
+	"github.com/stretchr/testify/require"
+
+	"spore/agent/screen/page"
+)
+
+// source is a machine of a test.
+type source struct {
+	mu     sync.Mutex
+	failed []string
+	// hold has pages wait until their context ends.
+	hold bool
+}
+
+func (s *source) Status(m *page.Model) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.Now = time.Date(2026, 3, 1, 12, 30, 0, 0, time.UTC)
+	m.Status = &page.Status{Cluster: "plant", Node: "edge-01", System: "running", Roles: []string{"dns-server"},
+		Services: map[string]string{"dns.target": "active"}, Failed: s.failed, Addresses: []string{"10.77.0.11"}}
+}
+
+func (s *source) Page(ctx context.Context, name page.Name, m *page.Model) {
+	if s.hold {
+		<-ctx.Done()
+		return
+	}
+	if name == page.JournalPage {
+		m.Journal = []string{"the newest line"}
+	}
+}
+
+func (s *source) fail(unit string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = []string{unit}
+}
+
+// recorder is a terminal that keeps what is sent to it.
+type recorder struct {
+	vt.MockTerm
+	mu   sync.Mutex
+	sent bytes.Buffer
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	r.sent.Write(p)
+	r.mu.Unlock()
+	return r.MockTerm.Write(p)
+}
+
+// take returns what was sent since the last call.
+func (r *recorder) take() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.sent.Reset()
+	return r.sent.String()
+}
+
+// text is what a person sees.
+func (r *recorder) text() string {
+	var b strings.Builder
+	for y := range 24 {
+		row := ""
+		for x := range 80 {
+			c := r.GetCell(vt.Coord{X: vt.Col(x), Y: vt.Row(y)}).C
+			if c == "" {
+				c = " "
+			}
+			row += c
+		}
+		b.WriteString(strings.TrimRight(row, " ") + "\n")
+	}
+	return b.String()
+}
+
+// run shows pages on a terminal of 80x24 cells. end ends it, and ended has why it ended.
+func run(t *testing.T, o Options) (r *recorder, end func(), ended chan error) {
+	r = &recorder{MockTerm: vt.NewMockTerm(vt.MockOptSize{X: 80, Y: 24})}
+	screen, err := Open(r)
+	require.NoError(t, err)
+	if o.Every == 0 {
+		o.Every = 10 * time.Millisecond
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended = make(chan error, 1)
+	go func() { ended <- Run(ctx, screen, o) }()
+	t.Cleanup(func() { cancel(); screen.Fini() })
+	return r, cancel, ended
+}
+
+// sees waits until a person sees a text.
+func sees(t *testing.T, r *recorder, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Contains(r.text(), text) }, time.Minute, 5*time.Millisecond, "%s", text)
+}
+
+func tap(r *recorder, keys ...vt.Key) {
+	for _, k := range keys {
+		r.KeyTap(k)
+	}
+}
+
+func TestAPersonLooksAtPages(t *testing.T) {
+	src := &source{}
+	r, end, ended := run(t, Options{Source: src, Small: true})
+	sees(t, r, "[ ok ] dns-server")
+	tap(r, vt.Key3)
+	sees(t, r, "the newest line")
+	tap(r, vt.KeyRight)
+	sees(t, r, "edge-01 of plant - network")
+	tap(r, vt.KeyEsc)
+	sees(t, r, "role        [ ok ] dns-server")
+	src.fail("coredns.service")
+	sees(t, r, "[FAIL] coredns.service")
+	tap(r, vt.KeyQ)
+	end()
+	require.ErrorIs(t, <-ended, context.Canceled, "a monitor is not given back")
+}
+
+func TestASerialLineIsGivenBack(t *testing.T) {
+	t.Run("a key", func(t *testing.T) {
+		r, _, ended := run(t, Options{Source: &source{}, Leaves: true})
+		sees(t, r, "q quit")
+		tap(r, vt.KeyQ)
+		require.ErrorIs(t, <-ended, ErrLeft)
+	})
+	t.Run("nobody is there", func(t *testing.T) {
+		_, _, ended := run(t, Options{Source: &source{}, Idle: 20 * time.Millisecond})
+		require.ErrorIs(t, <-ended, ErrIdle)
+	})
+	t.Run("a passphrase is asked for", func(t *testing.T) {
+		_, _, ended := run(t, Options{Source: &source{}, Asked: func() bool { return true }})
+		require.ErrorIs(t, <-ended, ErrAsked)
+	})
+}
+
+func TestAPageThatDoesNotComeHoldsNothingUp(t *testing.T) {
+	r, _, ended := run(t, Options{Source: &source{hold: true}, Leaves: true, Small: true})
+	tap(r, vt.Key3)
+	sees(t, r, "it is being asked for")
+	tap(r, vt.Key1)
+	sees(t, r, "[ ok ] dns-server")
+	tap(r, vt.KeyQ)
+	require.ErrorIs(t, <-ended, ErrLeft)
+}
+
+// A serial line of 9600 baud takes 960 bytes a second.
+func TestASlowLineIsNotFlooded(t *testing.T) {
+	src := &source{}
+	r, _, _ := run(t, Options{Source: src, Small: true, Leaves: true})
+	sees(t, r, "q quit")
+	first := r.take()
+	require.Less(t, len(first), 800, "%q", first)
+	require.NotContains(t, first, "\x1b[c", "it asks the terminal for nothing")
+	require.NotContains(t, first, "\x1b[?1049h")
+	src.fail("coredns.service")
+	sees(t, r, "[FAIL] coredns.service")
+	require.Less(t, len(r.take()), 600)
+	tap(r, vt.Key1) // It is the page that is shown.
+	require.Never(t, func() bool { return r.take() != "" }, 100*time.Millisecond, 10*time.Millisecond)
+}
+
+func TestWhatSomebodyElseWroteIsDrawnOver(t *testing.T) {
+	r, _, _ := run(t, Options{Source: &source{}, Small: true, Redraw: 50 * time.Millisecond})
+	sees(t, r, "[ ok ] dns-server")
+	_, err := r.MockTerm.Write([]byte("\x1b[3;1Ha message of the kernel"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return !strings.Contains(r.text(), "a message") }, time.Minute, 5*time.Millisecond)
+	sees(t, r, "[ ok ] dns-server")
+}
+
+func TestTheSizeOfAMonitorChanges(t *testing.T) {
+	r, _, _ := run(t, Options{Source: &source{}, Small: true})
+	sees(t, r, "8 updates")
+	r.SetSize(vt.Coord{X: 100, Y: 37})
+	require.Eventually(t, func() bool {
+		row := ""
+		for x := range 100 {
+			row += r.GetCell(vt.Coord{X: vt.Col(x), Y: 36}).C
+		}
+		return strings.Contains(row, "8 updates")
+	}, time.Minute, 5*time.Millisecond)
+	var _ tcell.Tty = r
+}

@@ -1,0 +1,69 @@
+// Command spore-screen shows how the machine is to a person who stands before its monitor, or at its serial line
+// (docs/screen.md). It is a program of its own: no terminal can hold up what starts the node's roles, and the agent
+// needs none of what draws.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/gdamore/tcell/v3"
+
+	"spore/agent/paths"
+	"spore/agent/screen/console"
+	"spore/agent/screen/look"
+	"spore/agent/screen/terminal"
+	"spore/storage/atomicfile"
+)
+
+func main() {
+	serial := flag.Bool("serial", false, "the terminal is a serial line, which is given back")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer stop()
+	if err := run(ctx, *serial); err != nil && ctx.Err() == nil {
+		fmt.Fprintln(os.Stderr, "spore-screen:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, serial bool) error {
+	root := paths.Root("/")
+	o := terminal.Options{
+		Source: look.Looker{Root: root, Journal: []string{"/usr/bin/journalctl"}, Now: time.Now},
+		Every:  2 * time.Second, Redraw: 10 * time.Second,
+	}
+	if serial {
+		o.Redraw, o.Leaves, o.Idle, o.Small, o.Asked = 0, true, 5*time.Minute, true, func() bool { return console.Asked(root) }
+		if console.Asked(root) {
+			return nil
+		}
+	}
+	tty, err := tcell.NewStdIoTty()
+	if err != nil {
+		return fmt.Errorf("take the terminal: %w", err)
+	}
+	s, err := terminal.Open(tty)
+	if err != nil {
+		return fmt.Errorf("take the terminal: %w", err)
+	}
+	err = terminal.Run(ctx, s, o)
+	s.Fini()
+	if !serial {
+		return err
+	}
+	// The line goes on as a log: with how the machine is now, since what was said meanwhile was held back.
+	if data, rerr := atomicfile.ReadLimited(root.At(paths.Status), 1<<20); rerr == nil {
+		_, _ = os.Stdout.Write(data)
+	}
+	if errors.Is(err, terminal.ErrLeft) || errors.Is(err, terminal.ErrIdle) || errors.Is(err, terminal.ErrAsked) {
+		return nil
+	}
+	return err
+}
