@@ -18,6 +18,7 @@ import (
 	"spore/agent/paths"
 	"spore/agent/screen/console"
 	"spore/agent/screen/look"
+	"spore/agent/screen/question"
 	"spore/agent/screen/terminal"
 	"spore/storage/atomicfile"
 )
@@ -37,9 +38,11 @@ func run(ctx context.Context, serial bool) error {
 	root := paths.Root("/")
 	o := terminal.Options{
 		Source: look.Looker{Root: root, Journal: []string{"/usr/bin/journalctl"}, Now: time.Now},
-		Every:  2 * time.Second, Redraw: 10 * time.Second,
+		Every:  2 * time.Second, Redraw: 10 * time.Second, Questions: question.Of{Root: root},
 	}
 	if serial {
+		// systemd asks there.
+		o.Questions = nil
 		o.Redraw, o.Leaves, o.Idle, o.Small, o.Asked = 0, true, 5*time.Minute, true, func() bool { return console.Asked(root) }
 		if console.Asked(root) {
 			return nil
@@ -53,17 +56,23 @@ func run(ctx context.Context, serial bool) error {
 	if err != nil {
 		return fmt.Errorf("take the terminal: %w", err)
 	}
-	err = terminal.Run(ctx, s, o)
-	s.Fini()
+	err = show(ctx, s, o)
 	if !serial {
 		return err
 	}
-	// The line goes on as a log: with how the machine is now, since what was said meanwhile was held back.
+	// The line goes on as a log: with how the machine is now, since what was said meanwhile was held back. Whoever reads
+	// the log takes it by lines, and the page was one without an end.
 	if data, rerr := atomicfile.ReadLimited(root.At(paths.Status), 1<<20); rerr == nil {
-		_, _ = os.Stdout.Write(data)
+		_, _ = os.Stdout.Write(append([]byte("\n"), data...))
 	}
 	if errors.Is(err, terminal.ErrLeft) || errors.Is(err, terminal.ErrIdle) || errors.Is(err, terminal.ErrAsked) {
 		return nil
 	}
 	return err
+}
+
+// show shows pages, and leaves the terminal as it was: also when that fails in a way that nobody thought of.
+func show(ctx context.Context, s tcell.Screen, o terminal.Options) error {
+	defer s.Fini()
+	return terminal.Run(ctx, s, o)
 }

@@ -140,6 +140,11 @@ type Model struct {
 	// Status is nil while there is no status line, and StatusProblem says why.
 	Status        *Status
 	StatusProblem string
+	// Question is what somebody is asked for; empty where nobody is. Typed is how many characters of the answer were
+	// typed: the model does not have them. Answered says what came of the last answer.
+	Question string
+	Typed    int
+	Answered string
 	// Now is the machine's time.
 	Now time.Time
 	// Asked says that what a page shows besides the status is on its way.

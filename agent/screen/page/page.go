@@ -24,7 +24,12 @@ const (
 	HardwarePage
 	SecretsPage
 	UpdatesPage
+	// QuestionPage is there while somebody is asked for a passphrase. It has no key of its own: KeyQuestion leads there.
+	QuestionPage
 )
+
+// KeyQuestion leads to the page of a question.
+const KeyQuestion = 'p'
 
 // Entry is a page with its key.
 type Entry struct {
@@ -128,6 +133,8 @@ func (m *Model) document(v View, width int) *document {
 		m.secrets(d)
 	case UpdatesPage:
 		m.updates(d)
+	case QuestionPage:
+		m.question(d)
 	default:
 		m.status(d)
 	}
@@ -184,7 +191,9 @@ func (m *Model) title(g *Grid, v View) {
 	if cluster != "" {
 		left += " of " + Clean(cluster)
 	}
-	if v.Page != StatusPage {
+	if v.Page == QuestionPage {
+		left += " - question"
+	} else if v.Page != StatusPage {
 		left += " - " + Pages()[v.Page].Title
 	}
 	if most := g.Width - len(right) - 1; len(left) > most {
@@ -203,6 +212,9 @@ func keys(g *Grid, v View) {
 	}
 	if v.Leaves {
 		parts = append(parts, "q quit")
+	}
+	if v.Page == QuestionPage { // The other keys are what is typed.
+		parts = []string{"Enter answers", "Esc looks at the machine", "Ctrl-U begins anew"}
 	}
 	text := " " + strings.Join(parts, " ")
 	if spare := g.Width - len(text) - 1; spare >= len(parts) {

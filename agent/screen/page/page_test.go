@@ -140,6 +140,25 @@ func TestKeysFitIntoTheSmallestTerminal(t *testing.T) {
 	require.Contains(t, lines[23], "q quit")
 }
 
+func TestAQuestionIsAskedWithoutTheAnswer(t *testing.T) {
+	m := node()
+	m.Status.Bundle.Problem = "waiting for the passphrase"
+	m.Question, m.Typed = "That was wrong. Passphrase of the secret bundle of edge-01:", 7
+	g, _ := m.Render(View{Page: QuestionPage}, 80, 24)
+	for _, want := range []string{" asked       That was wrong. Passphrase of", " answer      *******_\n", " why         waiting for", " tries       as many", " without     the node goes on"} {
+		require.Contains(t, g.String(), want)
+	}
+	require.NotContains(t, g.String(), "2 services", "digits belong to the answer")
+	g, _ = m.Render(View{}, 80, 24)
+	require.Contains(t, g.String(), "edge-01: Press\n             p to answer.")
+	for _, bad := range hostile {
+		m.Question, m.Typed = bad, 1<<30
+		g, _ = m.Render(View{Page: QuestionPage}, 80, 24)
+		fits(t, g.String(), 80, 24)
+		require.Contains(t, g.String(), "without     the node goes on")
+	}
+}
+
 func TestAllOfALongPageIsReachedByScrolling(t *testing.T) {
 	m := node()
 	m.Journal = nil

@@ -77,6 +77,9 @@ func (m *Model) status(d *document) {
 		d.few("status", cmp.Or(m.StatusProblem, "spore-agent has not said yet how the machine is"), Bold)
 		return
 	}
+	if m.Question != "" {
+		d.few("asked", m.Question+" Press "+string(KeyQuestion)+" to answer.", Bold)
+	}
 	if s.Node == "" {
 		m.unmatched(d)
 		return
@@ -166,4 +169,23 @@ func (m *Model) unmatched(d *document) {
 	d.few("addresses", cmp.Or(strings.Join(s.Addresses, "  "), "none yet"), Plain)
 	failed(d, s)
 	problems(d, s)
+}
+
+// maxStars is how many characters of an answer are shown, as stars.
+const maxStars = 60
+
+// question is the page of somebody who is asked for a passphrase or a recovery key.
+func (m *Model) question(d *document) {
+	d.blank()
+	d.few("asked", cmp.Or(m.Question, "nobody asks any more"), Bold)
+	d.blank()
+	d.few("answer", strings.Repeat("*", min(m.Typed, maxStars))+"_", Bold)
+	d.blank()
+	d.few("", m.Answered, Plain)
+	d.blank()
+	if s := m.Status; s != nil && s.Bundle != nil {
+		d.few("why", s.Bundle.Problem, Plain)
+	}
+	d.few("tries", "as many as it takes: a wrong answer changes nothing, and the question comes again and says so", Plain)
+	d.few("without", "the node goes on with what needs no secret, and waits with the rest", Plain)
 }

@@ -6,13 +6,16 @@
 package terminal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gdamore/tcell/v3"
 
 	"spore/agent/screen/page"
+	"spore/agent/screen/question"
 )
 
 // Source is where the pages come from (package look).
@@ -21,6 +24,14 @@ type Source interface {
 	Status(m *page.Model)
 	// Page finds out what one page shows besides.
 	Page(ctx context.Context, name page.Name, m *page.Model)
+}
+
+// Questions are those for passphrases (package question).
+type Questions interface {
+	// Open lists those that are open.
+	Open() []question.Question
+	// Answer answers one.
+	Answer(q question.Question, answer []byte) error
 }
 
 // Options say how a terminal is used.
@@ -37,7 +48,10 @@ type Options struct {
 	Idle   time.Duration
 	// Small leaves out large letters.
 	Small bool
-	// Asked tells whether somebody is asked for a passphrase on this terminal; nil where that does not matter.
+	// Questions are asked on a page; nil where they are not.
+	Questions Questions
+	// Asked tells whether somebody is asked for a passphrase on this terminal by another program; nil where that does not
+	// matter.
 	Asked func() bool
 }
 
@@ -63,6 +77,9 @@ type shown struct {
 	screen tcell.Screen
 	model  *page.Model
 	view   page.View
+	// asked is the question that is shown, answer what was typed so far.
+	asked  question.Question
+	answer []byte
 	// loaded are the pages that come from the source, each with the model as it then is; cancel ends the last question.
 	loaded chan *page.Model
 	cancel context.CancelFunc
@@ -73,8 +90,12 @@ type shown struct {
 func Run(ctx context.Context, screen tcell.Screen, o Options) error {
 	s := &shown{Options: o, screen: screen, model: &page.Model{}, loaded: make(chan *page.Model), cancel: func() {}}
 	s.view.Leaves, s.view.Small = o.Leaves, o.Small
+	// As large as an answer may be, so that no part of one is left behind when it grows.
+	s.answer = make([]byte, 0, question.MaxAnswer)
 	defer func() { s.cancel() }()
+	defer s.forget()
 	s.Source.Status(s.model)
+	s.ask()
 	s.draw()
 	tick := time.NewTicker(o.Every)
 	defer tick.Stop()
@@ -99,6 +120,7 @@ func Run(ctx context.Context, screen tcell.Screen, o Options) error {
 				}
 			}
 		case m := <-s.loaded:
+			m.Question, m.Typed, m.Answered = s.model.Question, s.model.Typed, s.model.Answered
 			s.model = m
 			s.Source.Status(s.model)
 			s.draw()
@@ -110,6 +132,7 @@ func Run(ctx context.Context, screen tcell.Screen, o Options) error {
 				return ErrAsked
 			}
 			s.Source.Status(s.model)
+			s.ask()
 			s.draw()
 			if o.Redraw > 0 && now.Sub(drawn) >= o.Redraw {
 				screen.Sync()
@@ -121,6 +144,11 @@ func Run(ctx context.Context, screen tcell.Screen, o Options) error {
 
 // key does what a key is for. Those that it does not know do nothing.
 func (s *shown) key(ctx context.Context, e *tcell.EventKey) error {
+	if s.view.Page == page.QuestionPage {
+		s.typed(e)
+		s.draw()
+		return nil
+	}
 	_, height := s.screen.Size()
 	step := max(height-5, 1)
 	switch e.Key() {
@@ -152,6 +180,8 @@ func (s *shown) key(ctx context.Context, e *tcell.EventKey) error {
 			s.view.Scroll += step
 		case c == "q" && s.Leaves:
 			return ErrLeft
+		case c == string(page.KeyQuestion) && s.model.Question != "":
+			s.view.Page, s.view.Scroll = page.QuestionPage, 0
 		default:
 			for _, p := range page.Pages() {
 				if c == string(p.Key) {
@@ -162,6 +192,65 @@ func (s *shown) key(ctx context.Context, e *tcell.EventKey) error {
 	}
 	s.draw()
 	return nil
+}
+
+// ask looks for questions: one that is new has its page shown, one that is gone takes its page away.
+func (s *shown) ask() {
+	if s.Questions == nil {
+		return
+	}
+	var first question.Question
+	if open := s.Questions.Open(); len(open) > 0 {
+		first = open[0]
+	}
+	if first == s.asked {
+		return
+	}
+	s.forget()
+	s.asked, s.model.Question, s.model.Answered = first, first.Message, ""
+	switch {
+	case first.File != "":
+		s.model.Question = cmp.Or(first.Message, "a passphrase")
+		s.view.Page, s.view.Scroll = page.QuestionPage, 0
+	case s.view.Page == page.QuestionPage:
+		s.view.Page = page.StatusPage
+	}
+}
+
+// forget wipes what was typed.
+func (s *shown) forget() {
+	clear(s.answer[:cap(s.answer)])
+	s.answer, s.model.Typed = s.answer[:0], 0
+}
+
+// typed takes a key on the page of a question.
+func (s *shown) typed(e *tcell.EventKey) {
+	switch e.Key() {
+	case tcell.KeyEscape:
+		s.forget()
+		s.view.Page = page.StatusPage
+	case tcell.KeyCtrlL:
+		s.screen.Sync()
+	case tcell.KeyCtrlU:
+		s.forget()
+	case tcell.KeyBackspace, tcell.KeyDelete:
+		if len(s.answer) > 0 {
+			_, n := utf8.DecodeLastRune(s.answer)
+			clear(s.answer[len(s.answer)-n:])
+			s.answer, s.model.Typed = s.answer[:len(s.answer)-n], s.model.Typed-1
+		}
+	case tcell.KeyEnter:
+		s.model.Answered = "the answer is on its way; one that is wrong is asked for again"
+		if err := s.Questions.Answer(s.asked, s.answer); err != nil {
+			s.model.Answered = err.Error()
+		}
+		s.forget()
+	case tcell.KeyRune:
+		if text := e.Str(); len(s.answer)+len(text) <= question.MaxAnswer {
+			s.answer = append(s.answer, text...)
+			s.model.Typed++
+		}
+	}
 }
 
 // turn goes to the page beside.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/screen/page"
+	"spore/agent/screen/question"
 )
 
 // source is a machine of a test.
@@ -128,6 +129,62 @@ func TestAPersonLooksAtPages(t *testing.T) {
 	tap(r, vt.KeyQ)
 	end()
 	require.ErrorIs(t, <-ended, context.Canceled, "a monitor is not given back")
+}
+
+// questions are those of a test.
+type questions struct {
+	mu      sync.Mutex
+	open    []question.Question
+	answers []string
+}
+
+func (q *questions) Open() []question.Question {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.open
+}
+
+func (q *questions) Answer(of question.Question, answer []byte) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.answers = append(q.answers, of.File+" "+string(answer))
+	return nil
+}
+
+func (q *questions) set(open ...question.Question) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.open = open
+}
+
+func TestAPassphraseIsTyped(t *testing.T) {
+	q := &questions{}
+	r, _, _ := run(t, Options{Source: &source{}, Questions: q, Small: true})
+	sees(t, r, "[ ok ] dns-server")
+	tap(r, vt.Key2)
+	sees(t, r, "- services")
+	q.set(question.Question{File: "ask.1", Message: "Passphrase of x:"})
+	sees(t, r, "asked       Passphrase of x:")
+	tap(r, vt.KeyA, vt.Key1, vt.KeyQ, vt.KeyBackspace, vt.KeySpace, vt.Key9)
+	sees(t, r, "answer      ****_")
+	require.NotContains(t, r.text(), "a1")
+	tap(r, vt.KeyEnter)
+	sees(t, r, "the answer is on its way")
+	sees(t, r, "answer      _")
+	q.set(question.Question{File: "ask.2", Message: "That was wrong. Passphrase of x:"})
+	sees(t, r, "That was wrong. Passphrase of x:")
+	tap(r, vt.KeyB, vt.KeyEsc)
+	sees(t, r, "Press p to answer.")
+	sees(t, r, "[ ok ] dns-server")
+	tap(r, vt.KeyP)
+	sees(t, r, "answer      _")
+	tap(r, vt.KeyC, vt.KeyEnter)
+	q.set()
+	sees(t, r, "[ ok ] dns-server")
+	require.NotContains(t, r.text(), "asked")
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	require.Equal(t, []string{"ask.1 a1 9", "ask.2 c"}, q.answers)
 }
 
 func TestASerialLineIsGivenBack(t *testing.T) {
