@@ -152,9 +152,17 @@ func (l Looker) ask(ctx context.Context, verb string, arguments map[string]strin
 	}
 }
 
+// transports are all ways into the journal but the kernel's audit records (systemd.journal-fields(7), _TRANSPORT), which
+// have the arguments of programs: who may read those is for cluster.yaml to say (logRights), and a person before the
+// machine has no name.
+var transports = []string{"driver", "journal", "kernel", "stdout", "syslog"}
+
 // journal reads the last lines of this boot, the newest first.
 func (l Looker) journal(ctx context.Context) ([]string, string) {
 	args := append(slices.Clone(l.Journal[1:]), "--boot", "--no-pager", "--quiet", "--reverse", "--no-hostname", fmt.Sprintf("--lines=%d", maxLines))
+	for _, t := range transports {
+		args = append(args, "_TRANSPORT="+t)
+	}
 	cmd := exec.CommandContext(ctx, l.Journal[0], args...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -147,6 +147,15 @@ func TestTheJournalIsBounded(t *testing.T) {
 	require.Contains(t, m.JournalProblem, "exit status 1")
 }
 
+func TestTheJournalHasNoAuditRecords(t *testing.T) {
+	l, _ := looker(t, nil)
+	l.Journal = []string{"/bin/sh", "-c", `for a in "$@"; do echo "$a"; done`, "journalctl"}
+	m := &page.Model{}
+	l.Page(t.Context(), page.JournalPage, m)
+	require.Contains(t, m.Journal, "_TRANSPORT=kernel")
+	require.NotContains(t, strings.Join(m.Journal, " "), "audit")
+}
+
 func TestHardwareIsRead(t *testing.T) {
 	l, _ := looker(t, nil)
 	put(t, l.Root, map[string]string{
