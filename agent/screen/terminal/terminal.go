@@ -133,11 +133,11 @@ func Run(ctx context.Context, screen tcell.Screen, o Options) error {
 			}
 			s.Source.Status(s.model)
 			s.ask()
-			s.draw()
 			if o.Redraw > 0 && now.Sub(drawn) >= o.Redraw {
-				screen.Sync()
+				s.invalidate()
 				drawn = now
 			}
+			s.draw()
 		}
 	}
 }
@@ -273,6 +273,13 @@ func (s *shown) show(ctx context.Context, name page.Name) {
 		case <-ctx.Done():
 		}
 	}()
+}
+
+// invalidate has each cell written again. Sync would clear the monitor before that, which flickers.
+func (s *shown) invalidate() {
+	if cells, ok := s.screen.(interface{ GetCells() *tcell.CellBuffer }); ok {
+		cells.GetCells().Invalidate()
+	}
 }
 
 // few is how many cells that are right already are written again rather than have the cursor moved over them: a move

@@ -233,9 +233,11 @@ func TestASlowLineIsNotFlooded(t *testing.T) {
 func TestWhatSomebodyElseWroteIsDrawnOver(t *testing.T) {
 	r, _, _ := run(t, Options{Source: &source{}, Small: true, Redraw: 50 * time.Millisecond})
 	sees(t, r, "[ ok ] dns-server")
+	r.take()
 	_, err := r.MockTerm.Write([]byte("\x1b[3;1Ha message of the kernel"))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return !strings.Contains(r.text(), "a message") }, time.Minute, 5*time.Millisecond)
+	require.NotContains(t, r.take(), "\x1b[J", "it would flicker")
 	sees(t, r, "[ ok ] dns-server")
 }
 
