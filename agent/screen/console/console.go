@@ -78,15 +78,18 @@ const writeBound = 10 * time.Second
 // with Scroll Lock, takes nothing: it is left after a while, and holds nothing up beyond that. A container has none
 // that can be opened.
 func Write(root paths.Root, device, text string) {
-	if Taken(root, device) {
-		return
+	if !Taken(root, device) {
+		write(root.At(device), text, writeBound)
 	}
-	f, err := os.OpenFile(root.At(device), os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+}
+
+func write(device, text string, bound time.Duration) {
+	f, err := os.OpenFile(device, os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return
 	}
 	defer f.Close()
-	if err := f.SetWriteDeadline(time.Now().Add(writeBound)); err != nil && !errors.Is(err, os.ErrNoDeadline) {
+	if err := f.SetWriteDeadline(time.Now().Add(bound)); err != nil && !errors.Is(err, os.ErrNoDeadline) {
 		return
 	}
 	_, _ = f.WriteString(text)
