@@ -25,6 +25,18 @@ func TestAPersonStandsBeforeAMachine(t *testing.T) {
 	s := g.running()
 	require.Equal(t, "dns-01", s.Node)
 
+	t.Run("the monitor turns pages", func(t *testing.T) {
+		first := g.picture(t, "screen-status")
+		for _, key := range []string{"2", "6"} {
+			require.NoError(t, g.Press(key))
+			require.Eventually(t, func() bool {
+				now, err := g.Screen()
+				return err == nil && !same(first, now)
+			}, bootLimit, time.Second, "nothing changes when %s is pressed", key)
+			g.picture(t, "screen-"+key)
+			require.NoError(t, g.Press("1"))
+		}
+	})
 	t.Run("the serial line has pages on Enter, and is given back", func(t *testing.T) {
 		require.NoError(t, g.Type("\n"))
 		g.shows(`dns-01 of \S+ .*UTC.*role +\[ ok \] dns-server.*addresses .*q quit`)
@@ -49,18 +61,6 @@ func TestAPersonStandsBeforeAMachine(t *testing.T) {
 		g.showsFrom(from, `the newest first.*Stopped|the newest first.*Deactivated`)
 		require.NotRegexp(t, `spore-screen\S*: Consumed`, g.Console.Tail(), "systemd tells of units that took a second of the processor")
 		require.NoError(t, g.Type("q"))
-	})
-	t.Run("the monitor turns pages", func(t *testing.T) {
-		first := g.picture(t, "screen-status")
-		for _, key := range []string{"2", "6"} {
-			require.NoError(t, g.Press(key))
-			require.Eventually(t, func() bool {
-				now, err := g.Screen()
-				return err == nil && !same(first, now)
-			}, bootLimit, time.Second, "nothing changes when %s is pressed", key)
-			g.picture(t, "screen-"+key)
-			require.NoError(t, g.Press("1"))
-		}
 	})
 }
 

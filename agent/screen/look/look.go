@@ -25,10 +25,10 @@ import (
 	"spore/wire/machine"
 )
 
-// Bounds: how long an answer is waited for, how large the whole of one and the status line may be in bytes, and how
+// Bounds: how long one answer is waited for, which on a slow machine takes a process of the agent; how large the whole of one and the status line may be in bytes, and how
 // many lines of the journal there are.
 const (
-	bound       = 15 * time.Second
+	bound       = time.Minute
 	maxAnswer   = 8 << 20
 	maxStatus   = 1 << 20
 	maxLines    = 300
@@ -64,8 +64,6 @@ func (l Looker) Status(m *page.Model) {
 
 // Page finds out what one page shows besides the status. It changes no other part of the model.
 func (l Looker) Page(ctx context.Context, name page.Name, m *page.Model) {
-	ctx, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
 	switch name {
 	case page.JournalPage:
 		m.Journal, m.JournalProblem = l.journal(ctx)
@@ -116,6 +114,8 @@ const role = "spore:operator"
 
 // ask has a verb that looks carried out, and hands over each part of its result.
 func (l Looker) ask(ctx context.Context, verb string, arguments map[string]string, take func(json.RawMessage) error) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", l.Root.At(paths.LookSocket))
 	if err != nil {
 		return fmt.Errorf("what looks at the machine does not run yet: %w", err)
@@ -163,6 +163,8 @@ func (l Looker) journal(ctx context.Context) ([]string, string) {
 	for _, t := range transports {
 		args = append(args, "_TRANSPORT="+t)
 	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, l.Journal[0], args...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
