@@ -43,7 +43,8 @@ func run(ctx context.Context, serial bool) error {
 	if serial {
 		// systemd asks there.
 		o.Questions = nil
-		o.Redraw, o.Leaves, o.Idle, o.Small, o.Asked = 0, true, 5*time.Minute, true, func() bool { return console.Asked(root) }
+		o.Redraw, o.Leaves, o.Idle, o.Small = 0, true, 5*time.Minute, true
+		o.Asked = func() bool { return console.Asked(root) }
 		if console.Asked(root) {
 			return nil
 		}

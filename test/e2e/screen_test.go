@@ -59,7 +59,8 @@ func TestAPersonStandsBeforeAMachine(t *testing.T) {
 		g.showsFrom(from, `1 status.*q quit`)
 		require.NoError(t, g.Type("3"))
 		g.showsFrom(from, `the newest first.*Stopped|the newest first.*Deactivated`)
-		require.NotRegexp(t, `spore-screen\S*: Consumed`, g.Console.Tail(), "systemd tells of units that took a second of the processor")
+		require.NotRegexp(t, `spore-screen\S*: Consumed`, g.Console.Tail(),
+			"systemd tells of units that took a second of the processor")
 		require.NoError(t, g.Type("q"))
 	})
 }

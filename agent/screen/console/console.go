@@ -1,5 +1,6 @@
-// Package console has what those agree on who write on the terminals of the machine: the agent, which logs on the serial
-// line and writes a plain page on the monitor, and spore-screen, which takes a terminal for itself while a person looks.
+// Package console has what those agree on who write on the terminals of the machine: the agent, which logs on the
+// serial line and writes a plain page on the monitor, and spore-screen, which takes a terminal for itself while a
+// person looks.
 package console
 
 import (

@@ -1,6 +1,6 @@
-// Package look finds out what the pages of the screen show. It reads the status line, asks what carries out the verbs of
-// the node's API that look (spore-look.socket), reads the journal and what the kernel says of the hardware. It changes
-// nothing, and whoever does not answer in time costs one line of a page.
+// Package look finds out what the pages of the screen show. It reads the status line, asks what carries out the verbs
+// of the node's API that look (spore-look.socket), reads the journal and what the kernel says of the hardware. It
+// changes nothing, and whoever does not answer in time costs one line of a page.
 package look
 
 import (
@@ -25,8 +25,8 @@ import (
 	"spore/wire/machine"
 )
 
-// Bounds: how long one answer is waited for, which on a slow machine takes a process of the agent; how large the whole of one and the status line may be in bytes, and how
-// many lines of the journal there are.
+// Bounds: how long one answer is waited for, which on a slow machine takes a process of the agent; how large the whole
+// of one and the status line may be in bytes; and how many lines of the journal there are.
 const (
 	bound       = time.Minute
 	maxAnswer   = 8 << 20
@@ -82,7 +82,10 @@ func (l Looker) Page(ctx context.Context, name page.Name, m *page.Model) {
 		}
 	case page.SecretsPage:
 		m.Secrets, m.SecretsProblem = nil, ""
-		if err := l.ask(ctx, "bundle", nil, func(part json.RawMessage) error { return json.Unmarshal(part, &m.Secrets) }); err != nil {
+		if err := l.ask(ctx, "bundle", nil, func(part json.RawMessage) error {
+			return json.Unmarshal(part,
+				&m.Secrets)
+		}); err != nil {
 			m.Secrets, m.SecretsProblem = nil, err.Error()
 		}
 	case page.HardwarePage:
@@ -113,7 +116,9 @@ type (
 const role = "spore:operator"
 
 // ask has a verb that looks carried out, and hands over each part of its result.
-func (l Looker) ask(ctx context.Context, verb string, arguments map[string]string, take func(json.RawMessage) error) error {
+func (l Looker) ask(
+	ctx context.Context, verb string, arguments map[string]string, take func(json.RawMessage) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", l.Root.At(paths.LookSocket))
@@ -152,14 +157,15 @@ func (l Looker) ask(ctx context.Context, verb string, arguments map[string]strin
 	}
 }
 
-// transports are all ways into the journal but the kernel's audit records (systemd.journal-fields(7), _TRANSPORT), which
-// have the arguments of programs: who may read those is for cluster.yaml to say (logRights), and a person before the
-// machine has no name.
+// transports are all ways into the journal but the kernel's audit records (systemd.journal-fields(7), _TRANSPORT).
+// Those have the arguments of programs: who may read them is for cluster.yaml to say (logRights), and a person before
+// the machine has no name.
 var transports = []string{"driver", "journal", "kernel", "stdout", "syslog"}
 
 // journal reads the last lines of this boot, the newest first.
 func (l Looker) journal(ctx context.Context) ([]string, string) {
-	args := append(slices.Clone(l.Journal[1:]), "--boot", "--no-pager", "--quiet", "--reverse", "--no-hostname", fmt.Sprintf("--lines=%d", maxLines))
+	args := append(slices.Clone(l.Journal[1:]), "--boot", "--no-pager", "--quiet", "--reverse", "--no-hostname",
+		fmt.Sprintf("--lines=%d", maxLines))
 	for _, t := range transports {
 		args = append(args, "_TRANSPORT="+t)
 	}
@@ -208,7 +214,8 @@ func (l Looker) network(ctx context.Context, m *page.Model) {
 			continue
 		}
 		asked[r.Via] = true
-		m.Answers = append(m.Answers, l.probe(ctx, "gateway", r.Via, map[string]string{"kind": machine.Ping, "target": r.Via, "count": "1"})...)
+		m.Answers = append(m.Answers, l.probe(ctx, "gateway", r.Via, map[string]string{"kind": machine.Ping,
+			"target": r.Via, "count": "1"})...)
 	}
 	if len(asked) == 0 {
 		m.Answers = append(m.Answers, page.Answer{Of: "gateway", Problem: "the machine has no route to other networks"})
@@ -221,7 +228,8 @@ func (l Looker) network(ctx context.Context, m *page.Model) {
 	if len(n.Search) > 0 && m.Status != nil && m.Status.Node != "" {
 		name = m.Status.Node + "." + n.Search[0]
 	}
-	m.Answers = append(m.Answers, l.probe(ctx, "DNS", name, map[string]string{"kind": machine.DNS, "target": name, "count": "1"})...)
+	m.Answers = append(m.Answers, l.probe(ctx, "DNS", name, map[string]string{"kind": machine.DNS, "target": name,
+		"count": "1"})...)
 }
 
 // probe asks another machine.

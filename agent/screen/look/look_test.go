@@ -82,7 +82,8 @@ func TestTheStatusIsRead(t *testing.T) {
 
 func TestWhatIsAskedIsWhatVerbsTake(t *testing.T) {
 	l, calls := looker(t, map[string]string{
-		"net": `{"say":"x"}` + "\n" + `{"result":{"routes":[{"to":"0.0.0.0/0","via":"10.0.0.1"},{"to":"0.0.0.0/0","via":"10.0.0.1"},
+		"net": `{"say":"x"}` + "\n" + `{"result":{"routes":[{"to":"0.0.0.0/0","via":"10.0.0.1"},
+			{"to":"0.0.0.0/0","via":"10.0.0.1"},
 			{"to":"10.0.0.0/24"}],"dns":["10.0.0.3"],"search":["plant.example"]}}` + "\n" + `{"done":"x"}` + "\n",
 		"probe ping": `{"result":{"number":1,"to":"10.0.0.1","milliseconds":0.5}}{"done":"x"}`,
 		"probe dns":  `{"result":{"number":1,"to":"10.0.0.3:53","problem":"no answer"}}{"done":"x"}`,
@@ -116,7 +117,8 @@ func TestWhatDoesNotAnswerIsSaid(t *testing.T) {
 		want    string
 	}{
 		{"nobody listens", nil, "what looks at the machine does not run yet"},
-		{"it refuses", map[string]string{"disks": `{"error":"this machine does not match any node"}`}, "does not match any node"},
+		{"it refuses", map[string]string{"disks": `{"error":"this machine does not match any node"}`},
+			"does not match any node"},
 		{"it is cut off", map[string]string{"disks": `{"result":{"name":"sda"}}` + "\n" + `{"resu`}, "cut off"},
 		{"it has another form", map[string]string{"disks": `{"result":[1]}`}, "malformed"},
 	} {
@@ -162,7 +164,8 @@ func TestHardwareIsRead(t *testing.T) {
 		"/sys/class/dmi/id/sys_vendor": "ACME\n", "/sys/class/dmi/id/product_serial": "SN-1\n",
 		"/proc/cpuinfo": "processor\t: 0\nmodel name\t: CPU 9\nprocessor\t: 1\nmodel name\t: CPU 9\n",
 		"/proc/meminfo": "MemTotal:  2048000 kB\nMemAvailable:   1024000 kB\n", "/proc/uptime": "93784.12 1.0\n",
-		"/proc/loadavg": "0.10 0.20 0.30 1/100 4711\n", "/sys/class/hwmon/hwmon0/temp1_input": "41500\n", "/sys/class/hwmon/hwmon0/name": "coretemp\n",
+		"/proc/loadavg":                       "0.10 0.20 0.30 1/100 4711\n",
+		"/sys/class/hwmon/hwmon0/temp1_input": "41500\n", "/sys/class/hwmon/hwmon0/name": "coretemp\n",
 	})
 	m := &page.Model{}
 	l.Page(t.Context(), page.HardwarePage, m)

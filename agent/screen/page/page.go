@@ -42,7 +42,8 @@ type Entry struct {
 // Pages lists all.
 func Pages() []Entry {
 	return []Entry{
-		{StatusPage, '1', "status", "status"}, {ServicesPage, '2', "services", "services"}, {JournalPage, '3', "journal", "journal"},
+		{StatusPage, '1', "status", "status"}, {ServicesPage, '2', "services", "services"}, {JournalPage, '3',
+			"journal", "journal"},
 		{NetworkPage, '4', "network", "net"}, {DisksPage, '5', "disks", "disks"}, {HardwarePage, '6', "hardware", "hw"},
 		{SecretsPage, '7', "secrets", "secrets"}, {UpdatesPage, '8', "updates", "updates"},
 	}

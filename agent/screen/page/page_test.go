@@ -25,9 +25,11 @@ func node() *Model {
 		Now: now,
 		Status: &Status{
 			Cluster: "plant", Node: "edge-01", System: "running", Roles: []string{"dns-server", "mqtt-broker"},
-			Services:  map[string]string{"dns.target": "active", "coredns.service": "active", "mqtt.target": "active", "mosquitto.service": "active"},
+			Services: map[string]string{"dns.target": "active", "coredns.service": "active", "mqtt.target": "active",
+				"mosquitto.service": "active"},
 			Addresses: []string{"10.77.0.11", "fd00::11"}, BuildTime: now.Unix(),
-			State:         &State{Kind: "partition", Device: "/dev/mapper/spore-state", Disk: "S1", Encryption: &Encryption{Opened: "tpm2", Next: "tpm2", Policy: "PCR 7"}},
+			State: &State{Kind: "partition", Device: "/dev/mapper/spore-state", Disk: "S1",
+				Encryption: &Encryption{Opened: "tpm2", Next: "tpm2", Policy: "PCR 7"}},
 			Bundle:        &Bundle{Serial: 3, From: "medium", Sealed: "tpm2"},
 			Configuration: &Configuration{RootHash: strings.Repeat("ab", 32), ClusterHash: strings.Repeat("cd", 32), Serial: 7},
 			Updates:       &Updates{At: now, From: "https://updates.plant.example", Serial: 7, Result: "nothing newer"},
@@ -39,23 +41,29 @@ func node() *Model {
 		Journal: []string{"Mar 01 12:29:59 mosquitto[512]: New connection", "Mar 01 12:29:58 kernel: eth0: link up"},
 		Network: &machine.Network{
 			Links: []machine.Link{
-				{Name: "eth0", Kind: "device", MAC: "52:54:00:fe:ed:01", Up: true, Carrier: true, Speed: 1000, Duplex: "full", Addresses: []string{"10.77.0.11/24"}},
+				{Name: "eth0", Kind: "device", MAC: "52:54:00:fe:ed:01", Up: true, Carrier: true, Speed: 1000,
+					Duplex: "full", Addresses: []string{"10.77.0.11/24"}},
 				{Name: "eth1", Kind: "device", MAC: "52:54:00:fe:ed:02", Up: true},
 			},
 			Routes: []machine.Route{{To: "0.0.0.0/0", Via: "10.77.0.1", Link: "eth0"}, {To: "10.77.0.0/24", Link: "eth0"}},
-			LLDP:   []machine.Station{{Link: "eth0", Name: "switch-3", Chassis: "00:11:22:33:44:55", Port: "ge-0/0/7", PortIs: "hall 2, rack 4", VLAN: 12}},
-			DNS:    []string{"10.77.0.3"}, Search: []string{"plant.example"},
+			LLDP: []machine.Station{{Link: "eth0", Name: "switch-3", Chassis: "00:11:22:33:44:55", Port: "ge-0/0/7",
+				PortIs: "hall 2, rack 4", VLAN: 12}},
+			DNS: []string{"10.77.0.3"}, Search: []string{"plant.example"},
 		},
-		Answers: []Answer{{Of: "gateway", To: "10.77.0.1", Text: "0.4 ms"}, {Of: "DNS", To: "10.77.0.3", Problem: "no answer within 2s"}},
+		Answers: []Answer{{Of: "gateway", To: "10.77.0.1", Text: "0.4 ms"}, {Of: "DNS", To: "10.77.0.3",
+			Problem: "no answer within 2s"}},
 		Disks: []machine.Disk{{
-			Name: "sda", Size: 64 << 30, Model: "DISK 64", Transport: "sata", Serials: []string{"S1"}, About: "the machine was booted from it",
+			Name: "sda", Size: 64 << 30, Model: "DISK 64", Transport: "sata", Serials: []string{"S1"},
+			About: "the machine was booted from it",
 			Partitions: []machine.Partition{{Number: 1, Name: "sda1", Size: 1 << 30, FileSystem: "vfat", Label: "ESP"},
-				{Number: 8, Name: "sda8", Size: 50 << 30, FileSystem: "crypto_LUKS", Mounts: []string{"/var"}, Fill: &machine.Fill{Size: 100, Used: 42}}},
+				{Number: 8, Name: "sda8", Size: 50 << 30, FileSystem: "crypto_LUKS", Mounts: []string{"/var"},
+					Fill: &machine.Fill{Size: 100, Used: 42}}},
 		}},
 		Secrets: &machine.Bundle{Certificates: []machine.Certificate{
 			{Name: "agent", Ends: now.Add(400 * 24 * time.Hour)}, {Name: "mqtt", Ends: now.Add(-time.Hour)},
 		}},
-		Hardware: &Hardware{Rows: [][2]string{{"maker", "ACME"}, {"model", "Box 9"}, {"serial", "SN-1"}, {"memory", "8.0 GiB"}}},
+		Hardware: &Hardware{Rows: [][2]string{{"maker", "ACME"}, {"model", "Box 9"}, {"serial", "SN-1"}, {"memory",
+			"8.0 GiB"}}},
 	}
 }
 
@@ -75,20 +83,25 @@ func broken() *Model {
 
 // unmatched is a machine that does not match any node.
 func unmatched() *Model {
-	const advice = `add one of these to a node in cluster.yaml: macs: ["52:54:00:fe:ed:01"] or serial: "SN-1"; then run ` + "`spore build` and boot the new image"
+	const advice = `add one of these to a node in cluster.yaml: macs: ["52:54:00:fe:ed:01"] or serial: "SN-1"; then run ` +
+		"`spore build` and boot the new image"
 	return &Model{
 		Now: now,
 		Status: &Status{
-			Cluster: "plant", System: "running", Advice: advice, Problem: "no node has these values; it has MACs 52:54:00:fe:ed:01; " + advice,
-			Seen: &Seen{MACs: []string{"52:54:00:fe:ed:01"}, Serial: "SN-1", UUID: "5b1c0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Hostnames: []string{"guest"}},
+			Cluster: "plant", System: "running", Advice: advice,
+			Problem: "no node has these values; it has MACs 52:54:00:fe:ed:01; " + advice,
+			Seen: &Seen{MACs: []string{"52:54:00:fe:ed:01"}, Serial: "SN-1",
+				UUID: "5b1c0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Hostnames: []string{"guest"}},
 		},
-		Cards: []Card{{Name: "eth0", MAC: "52:54:00:fe:ed:01", Carrier: true, Addresses: []string{"192.0.2.7/24"}}, {Name: "eth1", MAC: "52:54:00:fe:ed:02"}},
+		Cards: []Card{{Name: "eth0", MAC: "52:54:00:fe:ed:01", Carrier: true, Addresses: []string{"192.0.2.7/24"}},
+			{Name: "eth1", MAC: "52:54:00:fe:ed:02"}},
 	}
 }
 
 // TestPages compares each page with its text in testdata; UPDATE=1 writes it.
 func TestPages(t *testing.T) {
-	models := map[string]*Model{"node": node(), "broken": broken(), "unmatched": unmatched(), "early": {Now: now, StatusProblem: "there is no status line"}}
+	models := map[string]*Model{"node": node(), "broken": broken(), "unmatched": unmatched(), "early": {Now: now,
+		StatusProblem: "there is no status line"}}
 	for name, m := range models {
 		for _, e := range Pages() {
 			for _, size := range [][2]int{{80, 24}, {100, 37}} {
@@ -145,7 +158,8 @@ func TestAQuestionIsAskedWithoutTheAnswer(t *testing.T) {
 	m.Status.Bundle.Problem = "waiting for the passphrase"
 	m.Question, m.Typed = "That was wrong. Passphrase of the secret bundle of edge-01:", 7
 	g, _ := m.Render(View{Page: QuestionPage}, 80, 24)
-	for _, want := range []string{" asked       That was wrong. Passphrase of", " answer      *******_\n", " why         waiting for", " tries       as many", " without     the node goes on"} {
+	for _, want := range []string{" asked       That was wrong. Passphrase of", " answer      *******_\n",
+		" why         waiting for", " tries       as many", " without     the node goes on"} {
 		require.Contains(t, g.String(), want)
 	}
 	require.NotContains(t, g.String(), "2 services", "digits belong to the answer")
@@ -185,8 +199,10 @@ func TestAllOfALongPageIsReachedByScrolling(t *testing.T) {
 
 // hostile are texts that a terminal obeys, that are wider than they look, or that have no end.
 var hostile = []string{
-	"\x1b[2J\x1b[H\x1b]0;x\x07", "\u009b31m", "a\u0301\u0302\u0303", "\u65e5\u672c\u8a9e", "\u202egnp.exe", "\u200b\ufeff\u2028x", "\xff\xfe\x80",
-	strings.Repeat("x", 10<<10), strings.Repeat("x ", 10<<10), "a\r\nb\tc\x00\x08\x7f", "\U0001F600", strings.Repeat("\u0489", 3000),
+	"\x1b[2J\x1b[H\x1b]0;x\x07", "\u009b31m", "a\u0301\u0302\u0303", "\u65e5\u672c\u8a9e",
+	"\u202egnp.exe", "\u200b\ufeff\u2028x", "\xff\xfe\x80",
+	strings.Repeat("x", 10<<10), strings.Repeat("x ",
+		10<<10), "a\r\nb\tc\x00\x08\x7f", "\U0001F600", strings.Repeat("\u0489", 3000),
 }
 
 func TestTextFromElsewhereDrawsNothingAndHidesNothing(t *testing.T) {
@@ -196,7 +212,8 @@ func TestTextFromElsewhereDrawsNothingAndHidesNothing(t *testing.T) {
 		s.Addresses, s.Failed = []string{bad}, []string{"mosquitto.service"}
 		s.Held[0].Reason, s.Waiting["ceph-mon"], s.Bundle.Problem, s.Clock.Problem = bad, bad, bad, "the last one"
 		m.Journal, m.Answers[0].Text = []string{bad, "the second"}, bad
-		m.Network.LLDP = []machine.Station{{Link: bad, Name: bad, Port: bad, PortIs: bad}, {Link: "eth0", Name: "the second", Port: "7"}}
+		m.Network.LLDP = []machine.Station{{Link: bad, Name: bad, Port: bad, PortIs: bad}, {Link: "eth0",
+			Name: "the second", Port: "7"}}
 		m.Disks[0].Model, m.Disks[0].Partitions[0].Label, m.Disks[0].About = bad, bad, bad
 		m.Hardware.Rows = [][2]string{{bad, bad}, {"serial", "the second"}}
 		for _, e := range Pages() {

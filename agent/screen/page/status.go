@@ -51,8 +51,10 @@ func (m *Model) word() string {
 // targets are units by which a role is known where the unit has another name than the role (services.Of, in the order
 // of its list). The target of a role of the configuration's own has the name of the role.
 var targets = map[string]string{
-	"control-plane": "kubernetes-master", "master": "kubernetes-master", "worker": "kubernetes-worker", "kafka-broker": "kafka",
-	"kafka-controller": "kafka", "mqtt-broker": "mqtt", "dns-server": "dns", "logs-store": "logs", "metrics-store": "metrics",
+	"control-plane": "kubernetes-master", "master": "kubernetes-master", "worker": "kubernetes-worker",
+	"kafka-broker":     "kafka",
+	"kafka-controller": "kafka", "mqtt-broker": "mqtt", "dns-server": "dns",
+	"logs-store": "logs", "metrics-store": "metrics",
 }
 
 // Target is the unit that is active when a role is up.
@@ -118,7 +120,8 @@ func failed(d *document, s *Status) {
 		return
 	}
 	d.few("failed", markFailed+" "+strings.Join(s.Failed, " "), Bold)
-	d.few("what to do", fmt.Sprintf("key 3 shows what it said; at a desk: spore health, spore logs CONFIGS %s UNIT", s.Node), Plain)
+	d.few("what to do",
+		fmt.Sprintf("key 3 shows what it said; at a desk: spore health, spore logs CONFIGS %s UNIT", s.Node), Plain)
 }
 
 // problems are all other things that are not as they should be.

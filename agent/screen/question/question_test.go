@@ -17,7 +17,8 @@ import (
 	"spore/agent/screen/console"
 )
 
-const good = "[Ask]\nPID=1\nSocket=/run/systemd/ask-password/sck.1\nAcceptCached=0\nEcho=0\nNotAfter=0\nMessage=That was wrong. Passphrase of x:\nId=spore-bundle\n"
+const good = "[Ask]\nPID=1\nSocket=/run/systemd/ask-password/sck.1\n" +
+	"AcceptCached=0\nEcho=0\nNotAfter=0\nMessage=That was wrong. Passphrase of x:\nId=spore-bundle\n"
 
 // asked is a root with questions.
 func asked(t *testing.T, files map[string]string) paths.Root {
@@ -34,17 +35,21 @@ func TestOpenQuestionsAreListed(t *testing.T) {
 	gone := exec.Command("/bin/true")
 	require.NoError(t, gone.Run())
 	root := asked(t, map[string]string{
-		"ask.a": good, "ask.b": strings.Replace(good, "sck.1", "../../../tmp/sck.1", 1), "ask.c": strings.Replace(good, "PID=1", "PID=x", 1),
-		"ask.d": strings.Replace(good, "PID=1", "PID="+strconv.Itoa(gone.Process.Pid), 1), "ask.e": strings.Repeat("x", maxFile+1), "sck.1": "",
+		"ask.a": good, "ask.b": strings.Replace(good, "sck.1", "../../../tmp/sck.1",
+			1), "ask.c": strings.Replace(good, "PID=1", "PID=x", 1),
+		"ask.d": strings.Replace(good, "PID=1", "PID="+strconv.Itoa(gone.Process.Pid),
+			1), "ask.e": strings.Repeat("x", maxFile+1), "sck.1": "",
 		"ask.f": "[Other]\nSocket=/run/systemd/ask-password/sck.1\n",
 	})
-	require.Equal(t, []Question{{"ask.a", "That was wrong. Passphrase of x:", "/run/systemd/ask-password/sck.1"}}, Open(root))
+	require.Equal(t, []Question{{"ask.a", "That was wrong. Passphrase of x:", "/run/systemd/ask-password/sck.1"}},
+		Open(root))
 	require.Empty(t, Open(paths.Root(t.TempDir())))
 }
 
 func TestAnAnswerIsHeard(t *testing.T) {
 	root := asked(t, map[string]string{"ask.a": good})
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: root.At("/run/systemd/ask-password/sck.1"), Net: "unixgram"})
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: root.At("/run/systemd/ask-password/sck.1"),
+		Net: "unixgram"})
 	require.NoError(t, err)
 	defer conn.Close()
 	q := Open(root)[0]
@@ -66,7 +71,8 @@ func TestSystemdTakesTheAnswer(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "systemd-ask-password", "--no-tty", "--timeout=50", "--id=spore-test", "spore test question:")
+	cmd := exec.CommandContext(ctx, "systemd-ask-password", "--no-tty", "--timeout=50", "--id=spore-test",
+		"spore test question:")
 	var out strings.Builder
 	cmd.Stdout = &out
 	require.NoError(t, cmd.Start(), "run make deps")

@@ -64,7 +64,8 @@ var (
 
 // Open begins with a terminal.
 func Open(tty tcell.Tty) (tcell.Screen, error) {
-	s, err := tcell.NewTerminfoScreenFromTty(tty, tcell.OptNegotiation(false), tcell.OptColors(0), tcell.OptAltScreen(false))
+	s, err := tcell.NewTerminfoScreenFromTty(tty, tcell.OptNegotiation(false), tcell.OptColors(0),
+		tcell.OptAltScreen(false))
 	if err != nil {
 		return nil, err
 	}

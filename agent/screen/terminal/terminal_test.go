@@ -105,7 +105,8 @@ func run(t *testing.T, o Options) (r *recorder, end func(), ended chan error) {
 // sees waits until a person sees a text.
 func sees(t *testing.T, r *recorder, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(r.text(), text) }, time.Minute, 5*time.Millisecond, "%s", text)
+	require.Eventually(t, func() bool { return strings.Contains(r.text(), text) }, time.Minute, 5*time.Millisecond,
+		"%s", text)
 }
 
 func tap(r *recorder, keys ...vt.Key) {
