@@ -180,6 +180,7 @@ func TestAPassphraseIsTyped(t *testing.T) {
 	tap(r, vt.KeyP)
 	sees(t, r, "answer      _")
 	tap(r, vt.KeyC, vt.KeyEnter)
+	sees(t, r, "the answer is on its way")
 	q.set()
 	sees(t, r, "[ ok ] dns-server")
 	require.NotContains(t, r.text(), "asked")
