@@ -26,6 +26,10 @@ func TestAPersonStandsBeforeAMachine(t *testing.T) {
 	require.Equal(t, "dns-01", s.Node)
 
 	t.Run("the monitor turns pages", func(t *testing.T) {
+		require.Eventually(t, func() bool {
+			now, err := g.Screen()
+			return err == nil && hasTitle(now)
+		}, bootLimit, time.Second, "the monitor has no page")
 		first := g.picture(t, "screen-status")
 		for _, key := range []string{"2", "6"} {
 			require.NoError(t, g.Press(key))
@@ -55,8 +59,11 @@ func TestAPersonStandsBeforeAMachine(t *testing.T) {
 		s = g.await("the status line when the page is closed", func(s vm.Status) bool { return s.Node == "dns-01" })
 		require.Empty(t, s.Failed)
 		from := g.Console.Mark()
-		require.NoError(t, g.Type("\n"))
-		g.showsFrom(from, `1 status.*q quit`)
+		require.Eventually(t, func() bool { // What is typed while the page closes goes with it.
+			require.NoError(t, g.Type("\n"))
+			_, opened := g.opened(from)
+			return opened
+		}, bootLimit, 10*time.Second)
 		require.NoError(t, g.Type("3"))
 		g.showsFrom(from, `the newest first.*Stopped|the newest first.*Deactivated`)
 		require.NotRegexp(t, `spore-screen\S*: Consumed`, g.Console.Tail(),
@@ -77,6 +84,25 @@ func (g *guest) showsFrom(from int, pattern string) {
 	defer cancel()
 	_, err := g.Console.AwaitQuestion(ctx, from, regexp.MustCompile(pattern))
 	require.NoError(g.t, err)
+}
+
+// opened tells whether a page was opened on the serial line from a mark on.
+func (g *guest) opened(from int) (mark int, ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	mark, err := g.Console.AwaitQuestion(ctx, from, regexp.MustCompile(`1 status.*q quit`))
+	return mark, err == nil
+}
+
+// hasTitle tells whether the first row of a picture is a bar, as the title of a page is.
+func hasTitle(picture image.Image) bool {
+	b, bright := picture.Bounds(), 0
+	for x := b.Min.X; x < b.Max.X; x++ {
+		if r, _, _, _ := picture.At(x, b.Min.Y+1).RGBA(); r > 0x6000 {
+			bright++
+		}
+	}
+	return bright > b.Dx()/2
 }
 
 // picture is what the monitor shows; it is kept in the folder SPORE_RESULTS, if that is set.
