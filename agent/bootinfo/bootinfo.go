@@ -32,6 +32,9 @@ const (
 	// DeliveredNoCloud is the node's bundle as NoCloud gave it, for root alone. The agent writes it, and nobody has looked
 	// at it either.
 	DeliveredNoCloud = "/run/spore/delivered/nocloud"
+	// AnswersNoCloud is the answer file of a volume of NoCloud, for root alone. The agent writes it, and nobody has looked
+	// at it yet.
+	AnswersNoCloud = "/run/spore/delivered/nocloud-answers"
 )
 
 // FromChance begins Info.MachineIDFrom where nothing of the machine is the same at each boot.

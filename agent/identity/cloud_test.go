@@ -46,7 +46,7 @@ func TestABundleOfNoCloudIsJudgedAsAnyOther(t *testing.T) {
 			id.NoCloud.Bundle, err = tree.BundleFor(c, n, time.Now())
 			require.NoError(t, err)
 		}
-		require.NoError(t, keepBundle(m, id))
+		require.NoError(t, keepDelivered(m, id))
 		if tt.of != "" {
 			st, err := os.Stat(m.Root.At(bootinfo.DeliveredNoCloud))
 			require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 	"spore/agent/detect"
 	"spore/agent/network"
 	"spore/agent/nic"
+	"spore/agent/nocloud"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/agent/systemfiles"
@@ -59,7 +60,7 @@ func phaseOne(ctx context.Context, m *node.Machine, d detect.Machine) error {
 	if err != nil {
 		return err
 	}
-	if err := keepBundle(m, id); err != nil {
+	if err := keepDelivered(m, id); err != nil {
 		return err
 	}
 	if err := Derive(m, id); err != nil {
@@ -76,19 +77,33 @@ func phaseOne(ctx context.Context, m *node.Machine, d detect.Machine) error {
 	return askNetwork(ctx, m)
 }
 
-// keepBundle leaves the bundle of NoCloud to who judges it. It is no part of the identity, which everybody may read.
-func keepBundle(m *node.Machine, id detect.Identity) error {
-	path := m.Root.At(bootinfo.DeliveredNoCloud)
-	if id.NoCloud == nil || len(id.NoCloud.Bundle) == 0 {
+// keepDelivered leaves the bundle and the answer file of NoCloud to who judges them. They are no part of the identity,
+// which everybody may read.
+func keepDelivered(m *node.Machine, id detect.Identity) error {
+	var found nocloud.Found
+	if id.NoCloud != nil {
+		found = *id.NoCloud
+	}
+	for path, data := range map[string][]byte{bootinfo.DeliveredNoCloud: found.Bundle, bootinfo.AnswersNoCloud: found.Answers} {
+		if err := keep(m.Root.At(path), data); err != nil {
+			return fmt.Errorf("keep what NoCloud has brought: %w", err)
+		}
+	}
+	return nil
+}
+
+// keep writes a file for root alone, or removes it where there is nothing to write.
+func keep(path string, data []byte) error {
+	if len(data) == 0 {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove the bundle of NoCloud: %w", err)
+			return err
 		}
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("keep the bundle of NoCloud: %w", err)
+		return err
 	}
-	_, err := atomicfile.Write(path, id.NoCloud.Bundle, 0o600)
+	_, err := atomicfile.Write(path, data, 0o600)
 	return err
 }
 

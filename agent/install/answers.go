@@ -79,11 +79,25 @@ type answerSource struct {
 var sources = []answerSource{
 	{"the medium", fromESP},
 	{"the server", fromServer},
+	{"the volume CIDATA", fromVolume},
 }
 
 // fromESP is the file that stage1 found on the ESP of the medium.
 func fromESP(_ context.Context, m *node.Machine) ([]byte, error) {
-	data, err := atomicfile.ReadLimited(m.Root.At(bootinfo.Answers), bootinfo.MaxAnswers)
+	return delivered(m, bootinfo.Answers)
+}
+
+// fromVolume is the file of a volume CIDATA. It counts on a machine that was started from a disc or from the network: one
+// that runs from a disk is not to be installed anew, or held up, by a volume that somebody has plugged in.
+func fromVolume(_ context.Context, m *node.Machine) ([]byte, error) {
+	if m.Boot.NetworkURL == "" && !m.Boot.BootDisk.Optical {
+		return nil, nil
+	}
+	return delivered(m, bootinfo.AnswersNoCloud)
+}
+
+func delivered(m *node.Machine, path string) ([]byte, error) {
+	data, err := atomicfile.ReadLimited(m.Root.At(path), bootinfo.MaxAnswers)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -238,6 +238,27 @@ func TestWhatAnAnswerFileDoesNotGet(t *testing.T) {
 	}
 }
 
+func TestAnAnswerFileOfAVolumeCountsWhereNoDiskWasStarted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*node.Machine)
+		want   string
+	}{
+		"from a disc":      {func(m *node.Machine) { m.Boot.BootDisk.Optical = true }, forEdge},
+		"from the network": {func(m *node.Machine) { m.Boot.NetworkURL = "http://10.77.0.1/" }, forEdge},
+		"from a disk":      {func(*node.Machine) {}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := unattended(t, "")
+			m.ReadBoot()
+			put(t, m, strings.TrimPrefix(bootinfo.AnswersNoCloud, "/"), forEdge)
+			tc.change(m)
+			data, err := fromVolume(t.Context(), m)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, string(data))
+		})
+	}
+}
+
 // isNode says which node detection found.
 func isNode(t *testing.T, m *node.Machine, name string) {
 	t.Helper()

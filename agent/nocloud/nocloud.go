@@ -31,6 +31,8 @@ const (
 	UserData      = "user-data"
 	NetworkConfig = "network-config"
 	vendorData    = "vendor-data"
+	// Answers is the answer file of an unattended installation (package cluster/answers).
+	Answers = "spore-answers.yaml"
 )
 
 // credentialPrefix begins the names of the credentials with the documents, such as spore.user-data.
@@ -55,6 +57,8 @@ type Found struct {
 	Network *Network `json:"network,omitempty"`
 	// Bundle is the node's bundle of secrets as it came. It is no part of any file that all may read.
 	Bundle []byte `json:"-"`
+	// Answers is the answer file of a volume as it came. Nobody has looked at it yet.
+	Answers []byte `json:"-"`
 	// NotTaken names the keys that nobody here takes, such as "user-data: packages".
 	NotTaken []string `json:"notTaken,omitempty"`
 	// Problem says in words why nothing was taken.
@@ -89,7 +93,7 @@ func Announced(serial string) bool {
 func Find(o Options) Found {
 	var list []Found
 	if o.Volumes {
-		volumes, err := o.Source.Volumes(MetaData, UserData, NetworkConfig, vendorData)
+		volumes, err := o.Source.Volumes(MetaData, UserData, NetworkConfig, vendorData, Answers)
 		if err != nil {
 			list = append(list, Found{Problem: err.Error()})
 		}
@@ -179,6 +183,9 @@ func (f *Found) fill(other Found) {
 	if f.Bundle == nil {
 		f.Bundle = other.Bundle
 	}
+	if f.Answers == nil {
+		f.Answers = other.Answers
+	}
 }
 
 // differ names what two places say differently; empty where they agree. Two volumes must say the same: one of them may
@@ -195,6 +202,8 @@ func differ(a, b Found) string {
 		return "network"
 	case (strict || a.Bundle != nil && b.Bundle != nil) && !bytes.Equal(a.Bundle, b.Bundle):
 		return "bundle"
+	case strict && !bytes.Equal(a.Answers, b.Answers):
+		return "answer file"
 	}
 	return ""
 }
@@ -236,6 +245,8 @@ func parse(from string, files map[string][]byte) Found {
 			err = f.userData(files[name])
 		case NetworkConfig:
 			err = f.networkConfig(files[name])
+		case Answers:
+			f.Answers = files[name]
 		default:
 			f.NotTaken = append(f.NotTaken, name)
 		}

@@ -2,7 +2,6 @@ package nocloud
 
 import (
 	"encoding/base64"
-	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -301,31 +300,24 @@ func TestTheListOfWhatWasNotTakenIsBounded(t *testing.T) {
 	require.Equal(t, "and 68 more", got.NotTaken[maxNotTaken])
 }
 
-func TestAFileOfAVolumeIsRead(t *testing.T) {
-	const name = "spore-answers.yaml"
-	one, other := map[string]string{name: "a: 1\n"}, map[string]string{name: "a: 2\n"}
+func TestTheAnswerFileOfAVolumeIsTakenAsItIs(t *testing.T) {
+	one, other := map[string]string{Answers: "node: [\n"}, map[string]string{Answers: "node: x\n"}
 	for what, tc := range map[string]struct {
-		devices map[string][]byte
-		want    string
-		err     string
+		devices       map[string][]byte
+		want, problem string
 	}{
-		"on one volume":             {map[string][]byte{"sr0": disc(t, "cidata", one)}, "the volume /dev/sr0 (iso9660)", ""},
-		"on the second":             {map[string][]byte{"sr0": disc(t, "cidata", map[string]string{MetaData: "x: 1"}), "vdb": stick(t, "CIDATA", one)}, "the volume /dev/vdb (vfat)", ""},
-		"the same on both":          {map[string][]byte{"sr0": disc(t, "cidata", one), "vdb": stick(t, "CIDATA", one)}, "the volume /dev/sr0 (iso9660)", ""},
-		"on volumes that disagree":  {map[string][]byte{"sr0": disc(t, "cidata", one), "vdb": stick(t, "CIDATA", other)}, "", "have different files spore-answers.yaml; take one of them away"},
-		"on a volume that is large": {map[string][]byte{"sr0": disc(t, "cidata", map[string]string{name: strings.Repeat("x", MaxFile+1)})}, "", "more than 1048576"},
-		"nowhere":                   {map[string][]byte{"vda": nil}, "", "file does not exist"},
+		"on one volume":             {map[string][]byte{"sr0": disc(t, "cidata", one)}, "node: [\n", ""},
+		"the same on both":          {map[string][]byte{"sr0": disc(t, "cidata", one), "vdb": stick(t, "CIDATA", one)}, "node: [\n", ""},
+		"on volumes that disagree":  {map[string][]byte{"sr0": disc(t, "cidata", one), "vdb": stick(t, "CIDATA", other)}, "", "disagree about the answer file"},
+		"on one of two volumes":     {map[string][]byte{"sr0": disc(t, "cidata", one), "vdb": stick(t, "CIDATA", map[string]string{"x": "y"})}, "", "disagree about the answer file"},
+		"on a volume that is large": {map[string][]byte{"sr0": disc(t, "cidata", map[string]string{Answers: strings.Repeat("x", MaxFile+1)})}, "", "more than 1048576"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			data, where, err := disks(t, tc.devices).ReadFile(name)
-			if tc.err != "" {
-				require.ErrorContains(t, err, tc.err)
-				require.Equal(t, what == "nowhere", errors.Is(err, fs.ErrNotExist))
-				return
-			}
-			require.NoError(t, err)
-			require.Equal(t, "a: 1\n", string(data))
-			require.Equal(t, tc.want, where)
+			got := Find(Options{Source: disks(t, tc.devices), Volumes: true})
+			require.Equal(t, tc.want, string(got.Answers))
+			require.Contains(t, got.Problem, tc.problem)
+			require.Equal(t, tc.problem == "", got.Problem == "", got.Problem)
+			require.Empty(t, got.NotTaken)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package nocloud
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -67,32 +66,6 @@ func (s Source) Volumes(names ...string) ([]Volume, error) {
 		}
 	}
 	return out, nil
-}
-
-// ReadFile reads one file, of at most MaxFile bytes, from the volumes. where names the volume for people. The error is
-// fs.ErrNotExist where no volume has it. Volumes that have it with different contents are an error: none of them is
-// better than another.
-func (s Source) ReadFile(name string) (data []byte, where string, err error) {
-	volumes, err := s.Volumes(name)
-	if err != nil {
-		return nil, "", err
-	}
-	for _, v := range volumes {
-		content, ok := v.Files[name]
-		switch {
-		case v.Err != nil:
-			return nil, "", fmt.Errorf("%s: %w", v, v.Err)
-		case !ok:
-		case where == "":
-			data, where = content, v.String()
-		case !bytes.Equal(data, content):
-			return nil, "", fmt.Errorf("%s and %s have different files %s; take one of them away", where, v, name)
-		}
-	}
-	if where == "" {
-		return nil, "", fmt.Errorf("%s on a volume with the label CIDATA: %w", name, fs.ErrNotExist)
-	}
-	return data, where, nil
 }
 
 // Hidden tells whether a storage controller has no driver yet, so that a volume may be behind it. Coldplug leaves such

@@ -21,7 +21,7 @@ import (
 	"spore/cluster/yamlfile"
 )
 
-// Name is what the file is called on a volume CIDATA.
+// Name is what the file is called on a volume CIDATA (package nocloud).
 const Name = "spore-answers.yaml"
 
 // MaxSize bounds the file, in bytes.
