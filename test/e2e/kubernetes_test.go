@@ -122,6 +122,7 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 		{"a deployment runs on the worker and is reached by its name from the other node", l.servesByName, true},
 		{"the operator reads logs, runs programs and forwards ports", l.operates, false},
 		{"a node answers with the lines of its pods, without the API of Kubernetes", l.saysWhatPodsWrite, false},
+		{"a master tells how Kubernetes is, as kubectl does", l.tellsHowKubernetesIs, false},
 		{"a network policy holds", l.holdsPolicies, false},
 		{"pods of the administrator see their nodes", l.looks, true},
 		{"each node listens where its rows say, and nowhere else", l.listensWhereItsRowsSay, false},
