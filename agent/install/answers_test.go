@@ -287,6 +287,27 @@ func TestStateOfTheNodeIsKeptOrErased(t *testing.T) {
 	}
 }
 
+func TestAChangedFileInstallsAgainTheSystemThatTheDiskHas(t *testing.T) {
+	m := unattended(t, forEdge)
+	restarts := 0
+	m.Restart = func(context.Context) error { restarts++; return nil }
+	runUnattended(t, m)
+	require.Equal(t, 1, restarts)
+	retable(t, m, func(table *gpt.Table) {
+		table.Partitions = append(table.Partitions, gpt.Partition{
+			Number: 5, Type: typeState, GUID: state.PartUUID(plantID, "edge-01"), Start: 4 << 30, Size: 512 * mib, Name: "spore-state",
+		})
+	})
+	put(t, m, strings.TrimPrefix(bootinfo.Answers, "/"), forEdge+"state: erase\n")
+	said := strings.Join(runUnattended(t, m), "\n")
+	require.Equal(t, 2, restarts, said)
+	require.Equal(t, "a system of Spore", holds(t, m), "its state is erased")
+
+	said = strings.Join(runUnattended(t, m), "\n")
+	require.Equal(t, 2, restarts, "the same file does nothing more")
+	require.Contains(t, said, ErrThere.Error())
+}
+
 func TestTheServerHasTheAnswerFile(t *testing.T) {
 	m := unattended(t, "")
 	put(t, m, "proc/cmdline", "quiet spore.answers=yes\n")

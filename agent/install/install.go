@@ -55,7 +55,7 @@ type Device interface {
 	Close() error
 }
 
-// ErrThere is in the error when the disk has this very system already: there is nothing to do but to start from it.
+// ErrThere is in the error when the disk has this very system already, and no answer file asks for more: there is nothing to do but to start from it.
 var ErrThere = errors.New("the disk has this system already")
 
 // ErrDone is in the error when this very answer file of this very medium was carried out on the disk already.
@@ -116,13 +116,16 @@ func Run(ctx context.Context, o Options, again bool) (Result, error) {
 		return r, fmt.Errorf("what the machine was started from: %w", err)
 	}
 	r.ESP = layout.Table.Partitions[0]
-	if !again && flash.Holds(dev, layout) {
+	// The partitions of one system have the same GUIDs by every answer file: the mark tells which of them was carried out.
+	ordered := len(o.Choice.Installed) > 0
+	done := ordered && bytes.Equal(mark(dev), o.Choice.Installed)
+	if !again && (done || !ordered) && flash.Holds(dev, layout) {
 		return r, fmt.Errorf("%s: %w", t.Where(), ErrThere)
 	}
 	if err := o.refuse(t, dev); err != nil {
 		return r, err
 	}
-	if !again && len(o.Choice.Installed) > 0 && bytes.Equal(mark(dev), o.Choice.Installed) {
+	if !again && done {
 		return r, fmt.Errorf("%s: %w", t.Where(), ErrDone)
 	}
 	options := flash.Options{Layout: layout, EraseState: o.EraseState, Progress: o.Progress}
