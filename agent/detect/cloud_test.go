@@ -130,6 +130,42 @@ func TestPhaseOneWithNoCloud(t *testing.T) {
 	}
 }
 
+func TestACardThatComesLateGetsTheNetworkOfACredential(t *testing.T) {
+	for name, choose := range map[string]func(*Machine){
+		"the command line": func(m *Machine) { m.Cmdline = "spore.node=edge-01" },
+		"the ESP":          func(m *Machine) { m.ESPNode = "edge-01" },
+		"the ESP, virtual": func(m *Machine) { m.ESPNode, m.Virtual = "edge-01", true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := bare(t)
+			choose(&m)
+			m.Credentials = t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(m.Credentials, "spore.network-config"), []byte(static), 0o600))
+			there, found := m.Cards, false
+			m.Settled = func(context.Context) error { found = true; return nil }
+			m.Cards = func() ([]nic.Card, error) {
+				if !found {
+					return nil, nil
+				}
+				return there()
+			}
+			id, err := PhaseOne(context.Background(), m)
+			require.NoError(t, err)
+			require.Equal(t, "edge-01", id.Node)
+			require.Len(t, id.Network, 1)
+		})
+	}
+}
+
+func TestAChosenMachineWithoutCardsAndVolumesWaitsForNone(t *testing.T) {
+	m := bare(t)
+	m.ESPNode, m.Virtual, m.Cards = "edge-01", true, withCards()
+	m.Say = func(line string) { t.Errorf("it waits: %s", line) }
+	id, err := PhaseOne(context.Background(), m)
+	require.NoError(t, err)
+	require.Equal(t, "edge-01", id.Node)
+}
+
 func TestWhatNoCloudSaysOfTheNetworkProvesNothing(t *testing.T) {
 	m := bare(t)
 	m.insert(t, map[string][]byte{"sr0": volume(t, map[string]string{"meta-data": "local-hostname: dns-01", "network-config": static})})

@@ -100,21 +100,32 @@ type Machine struct {
 }
 
 // PhaseOne decides by what the machine knows of itself. An explicit choice is taken without a look at the hardware, unless
-// a volume is to be looked for (wantsVolumes). A result with neither node nor problem means that only the network can tell.
+// a volume is to be looked for (wantsVolumes), or NoCloud describes the network. A result with neither node nor problem means that only the network can tell.
 func PhaseOne(ctx context.Context, m Machine) (Identity, error) {
 	f := identity.Facts{Cmdline: Argument(m.Cmdline, "spore.node"), SMBIOS: m.credential("spore.node"), ESP: m.ESPNode}
 	sys := smbios.Read(m.Sys)
 	id := Identity{Seen: Seen{Serial: sys.Serial, UUID: sys.UUID}}
-	volumes := m.wantsVolumes(f, sys.Serial)
-	if volumes {
+	volumes, settled := m.wantsVolumes(f, sys.Serial), false
+	settle := func() {
+		if settled {
+			return
+		}
+		settled = true
 		if err := m.Settled(ctx); err != nil {
 			m.Say(err.Error())
 		}
+	}
+	if volumes {
+		settle()
+	}
+	cloud := m.noCloud(ctx, sys.Serial, volumes)
+	// Cards tell who a machine is that nobody chose, and have the network that NoCloud describes.
+	if strings.TrimSpace(f.Cmdline+f.SMBIOS+f.ESP) == "" || cloud.Network != nil {
+		settle()
 		if err := m.awaitCard(ctx); err != nil {
 			m.Say(err.Error())
 		}
 	}
-	cloud := m.noCloud(ctx, sys.Serial, volumes)
 	cards, err := m.Cards()
 	if err != nil {
 		return id, err
