@@ -2,6 +2,7 @@ package nocloud
 
 import (
 	"encoding/base64"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -131,6 +132,22 @@ func TestVolumesThatDisagreeGiveNothing(t *testing.T) {
 			require.Equal(t, Found{}, got)
 		})
 	}
+}
+
+func TestVolumesAreBounded(t *testing.T) {
+	devices := map[string][]byte{}
+	for i := range maxVolumes {
+		devices[fmt.Sprintf("sda%d", i+1)] = disc(t, "cidata", map[string]string{"user-data": "spore: {node: edge-01}"})
+	}
+	devices["sda"] = nil
+	found := Find(Options{Source: disks(t, devices), Volumes: true})
+	require.Empty(t, found.Problem)
+	require.Equal(t, "edge-01", found.Node)
+
+	devices["sda100"] = devices["sda1"]
+	found = Find(Options{Source: disks(t, devices), Volumes: true})
+	require.Contains(t, found.Problem, "more than 8 volumes with the label CIDATA")
+	require.Empty(t, found.Node)
 }
 
 func TestSerialNumberAndCredentialsAreRead(t *testing.T) {

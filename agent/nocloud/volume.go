@@ -22,6 +22,10 @@ const MaxFile = 1 << 20
 // maxDevices bounds the devices that are looked at; virtual machines have fewer.
 const maxDevices = 256
 
+// maxVolumes bounds the volumes of which files are read: one stick may have a hundred partitions, whose files take the
+// memory of a small machine, or minutes to parse.
+const maxVolumes = 8
+
 // labels are those by which a volume is known.
 var labels = []string{"CIDATA", "cidata"}
 
@@ -53,7 +57,8 @@ type filesystem interface {
 }
 
 // Volumes reads files of these names from every volume with the label CIDATA or cidata: on whole disks, their
-// partitions, and discs. Devices that cannot be read, and drives without a disc, have none.
+// partitions, and discs. Devices that cannot be read, and drives without a disc, have none. More than maxVolumes are an
+// error.
 func (s Source) Volumes(names ...string) ([]Volume, error) {
 	devices, err := s.devices()
 	if err != nil {
@@ -61,8 +66,12 @@ func (s Source) Volumes(names ...string) ([]Volume, error) {
 	}
 	var out []Volume
 	for _, d := range devices {
-		if v, ok := s.volume(d, names); ok {
-			out = append(out, v)
+		v, ok := s.volume(d, names)
+		if !ok {
+			continue
+		}
+		if out = append(out, v); len(out) > maxVolumes {
+			return nil, fmt.Errorf("there are more than %d volumes with the label CIDATA; leave one in the machine", maxVolumes)
 		}
 	}
 	return out, nil
