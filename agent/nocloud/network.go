@@ -323,7 +323,7 @@ func (p *networkParser) version2(doc mapping) error {
 			}
 			for _, e := range m.pairs {
 				if err := p.ethernet(e); err != nil {
-					return fmt.Errorf("ethernets.%.64s: %w", e.key, err)
+					return fmt.Errorf("%s: %w", named("ethernets.", e.key), err)
 				}
 			}
 		default:

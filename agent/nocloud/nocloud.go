@@ -496,7 +496,7 @@ func hostname(s string) (string, error) {
 	return s, nil
 }
 
-// named is the name of a key for the status, without what a terminal would obey.
+// named is the name of a key for the status and the console, without what a terminal would obey.
 func named(prefix, key string) string {
 	key = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -311,6 +311,26 @@ func many(format string, n int) string {
 	return strings.Join(list, ", ")
 }
 
+func TestWhatIsSaidOfADocumentHasNothingThatATerminalObeys(t *testing.T) {
+	for name, document := range map[string]string{
+		"a card":                 `{version: 2, ethernets: {"\e[2J\nnode edge-01": {mtu: 1}}}`,
+		"a key":                  `{version: 2, "\e[2J": 1, ethernets: {"\e[2J": {"\e[2J": 1, "\e": {}}}}`,
+		"a pattern":              `{version: 2, ethernets: {a: {match: {name: "\e[2J"}}}}`,
+		"a version":              `{version: "\e[2J"}`,
+		"a card of version 1":    `{version: 1, config: [{type: physical, name: "\e[2J", mac_address: "\e[2J"}]}`,
+		"a kind of version 1":    `{version: 1, config: [{type: "\e[2J", name: "\e[2J"}]}`,
+		"a key that comes twice": `{version: 2, "\e[2J": 1, "\e[2J": 2}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := parse("a volume", map[string][]byte{NetworkConfig: []byte(document)})
+			said := strings.Join(append(f.NotTaken, f.Problem), "")
+			require.NotEmpty(t, said)
+			require.NotContains(t, said, "\x1b")
+			require.NotContains(t, said, "\n")
+		})
+	}
+}
+
 func TestTheListOfWhatWasNotTakenIsBounded(t *testing.T) {
 	got := together([]Found{parse("x", map[string][]byte{UserData: []byte("{" + many("%d: x", 100) + "}")})})
 	require.Len(t, got.NotTaken, maxNotTaken+1)
