@@ -66,11 +66,18 @@ func Translate(data []byte) (*Translation, error) {
 	lines := strings.Split(string(data), "\n")
 	for i := 0; i < len(lines); i++ {
 		at := i + 1
-		text := lines[i]
-		for strings.HasSuffix(strings.TrimRight(text, " \t\r"), `\`) && i+1 < len(lines) {
+		parts := []string{lines[i]}
+		for i+1 < len(lines) {
+			last := len(parts) - 1
+			part, goesOn := strings.CutSuffix(strings.TrimRight(parts[last], " \t\r"), `\`)
+			if !goesOn {
+				break
+			}
 			i++
-			text = strings.TrimSuffix(strings.TrimRight(text, " \t\r"), `\`) + " " + lines[i]
+			parts[last] = part
+			parts = append(parts, lines[i])
 		}
+		text := strings.Join(parts, " ")
 		words, err := split(text)
 		switch {
 		case err != nil:

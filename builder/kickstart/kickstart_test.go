@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
@@ -105,6 +106,14 @@ func TestAFileThatIsNoText(t *testing.T) {
 		}
 		require.ErrorContains(t, err, want)
 	}
+}
+
+func TestALineThatGoesOnForTheWholeFileIsReadInTime(t *testing.T) {
+	start := time.Now()
+	tr, err := Translate([]byte(strings.Repeat("\\\n", MaxSize/2-20) + "reboot\n"))
+	require.NoError(t, err)
+	require.Equal(t, spec.ThenRestart, tr.Answers.Then)
+	require.Less(t, time.Since(start), 20*time.Second, "it took minutes when each line copied all before it")
 }
 
 // FuzzTranslate: whatever the file says, what comes of it is YAML of the form that it is meant for, without a key that is
