@@ -1,6 +1,6 @@
 // Package delivery takes the node's bundle from where it is: sealed on the state partition, given by the firmware or in the
-// user-data of NoCloud, or on the medium that the machine was booted from. It chooses the newest that is signed for this node, keeps it sealed, and takes it
-// off the medium.
+// user-data of NoCloud, or on the medium that the machine was booted from. It chooses the newest that is signed for this
+// node, keeps it sealed, and takes it off the medium.
 //
 // Everything that is delivered is untrusted until its signature is checked (package bundle). A cut at any point leads, at
 // the next boot, to the same end: the bundle is taken off the medium only after the sealed copy was read back and is equal.

@@ -100,7 +100,8 @@ type Machine struct {
 }
 
 // PhaseOne decides by what the machine knows of itself. An explicit choice is taken without a look at the hardware, unless
-// a volume is to be looked for (wantsVolumes), or NoCloud describes the network. A result with neither node nor problem means that only the network can tell.
+// a volume is to be looked for (wantsVolumes), or NoCloud describes the network. A result with neither node nor problem
+// means that only the network can tell.
 func PhaseOne(ctx context.Context, m Machine) (Identity, error) {
 	f := identity.Facts{Cmdline: Argument(m.Cmdline, "spore.node"), SMBIOS: m.credential("spore.node"), ESP: m.ESPNode}
 	sys := smbios.Read(m.Sys)

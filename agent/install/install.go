@@ -55,7 +55,8 @@ type Device interface {
 	Close() error
 }
 
-// ErrThere is in the error when the disk has this very system already, and no answer file asks for more: there is nothing to do but to start from it.
+// ErrThere is in the error when the disk has this very system already, and no answer file asks for more: there is nothing
+// to do but to start from it.
 var ErrThere = errors.New("the disk has this system already")
 
 // ErrDone is in the error when this very answer file of this very medium was carried out on the disk already.

@@ -133,8 +133,7 @@ func credentials(dir string) map[string][]byte {
 	return files
 }
 
-// together joins what several places say. What one says and
-// another does not is no contradiction, but between two volumes.
+// together joins what several places say. What one says and another does not is no contradiction, but between two volumes.
 func together(list []Found) Found {
 	var out Found
 	var problems []string

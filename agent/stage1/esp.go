@@ -18,8 +18,8 @@ import (
 const maxNodeFile = 256
 
 // readESP takes from the ESP of the boot disk what it says about this machine: which node it becomes, and the node's
-// bundle and an answer file, which the main system alone can judge. The ESP is untrusted, and no content of it stops the boot. It is read
-// and not mounted, so that the kernel's FAT never sees it before the root is there.
+// bundle and an answer file, which the main system alone can judge. The ESP is untrusted, and no content of it stops the
+// boot. It is read and not mounted, so that the kernel's FAT never sees it before the root is there.
 func (b *boot) readESP() (string, error) {
 	p, ok := b.disk.ESP(b.firmware.LoaderPartition)
 	if !ok || b.disk.Disk.Name == "" {

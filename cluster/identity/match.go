@@ -61,7 +61,8 @@ type Result struct {
 //
 // An explicit choice wins over everything: the command line before SMBIOS before the ESP before NoCloud. A choice of a node
 // that does not exist is a problem and never falls through to other evidence. NoCloud lies on a volume that somebody adds
-// to a machine, beside a choice that was made: where it names another node, the machine is neither of them. Then comes phase one, the hardware: MACs, serial, UUID.
+// to a machine, beside a choice that was made: where it names another node, the machine is neither of them. Then comes
+// phase one, the hardware: MACs, serial, UUID.
 // Phase two, addresses and then host names from DHCP, is looked at only where phase one found nothing at all. Evidence of
 // one phase that points to two nodes makes the machine neither of them.
 func (x *Index) Match(f Facts) (Result, error) {
