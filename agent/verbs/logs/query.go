@@ -39,6 +39,8 @@ const (
 	// older than entries are kept: there is only what a clock has a wrong time for.
 	firstWindow = time.Hour
 	maxWindow   = 24 * time.Hour
+	// leastWindow is the shortest time that is asked for when the store breaks off an answer about a longer one.
+	leastWindow = time.Minute
 )
 
 // Query answers with the newest entries that fit, in the order of time.
@@ -195,7 +197,9 @@ type entry struct {
 	node string
 	// place is where it stands in its node's journal, as far as that is said.
 	place uint64
-	data  json.RawMessage
+	// name is what it is known by.
+	name [sha256.Size]byte
+	data json.RawMessage
 }
 
 // search asks for one window of time after the other, from the end on.
@@ -228,13 +232,15 @@ func (s Store) search(ctx context.Context, r *verbs.Run, f *search) error {
 	return nil
 }
 
-// window asks for pages of one window of time, until it has no more.
+// window asks for pages of one window of time, until it has no more. When the store breaks off an answer, as it does
+// after its -search.maxQueryDuration, it is asked for half the time, and so on.
 func (s Store) window(ctx context.Context, r *verbs.Run, f *search, begin, end time.Time) error {
+	from, length := begin, time.Duration(0)
 	// An expression of which the store knows no part is looked for in page after page.
 	for !f.cut && begin.Before(end) && !f.late(end) {
 		limit := min(max(f.most-len(f.entries)+1, leastPage), page)
-		oldest, n, long := end, 0, f.long
-		err := s.lines(ctx, r, f.question.Entries(), begin, end, limit, func(fields map[string]string) error {
+		oldest, n, long, had := end, 0, f.long, len(f.entries)
+		err := s.lines(ctx, r, f.question.Entries(), from, end, limit, func(fields map[string]string) error {
 			n++
 			at, err := f.add(fields)
 			if at.Before(oldest) {
@@ -245,10 +251,25 @@ func (s Store) window(ctx context.Context, r *verbs.Run, f *search, begin, end t
 		switch {
 		case errors.Is(err, errFull):
 			return nil
+		case errors.Is(err, errBroken) && ctx.Err() == nil:
+			f.forget(had)
+			f.long = long
+			last := end // Of the time to come there is next to nothing.
+			if now := r.Machine.Now(); last.After(now) {
+				last = now
+			}
+			if length = last.Sub(from) / 2; length < leastWindow || time.Since(f.began) > patience {
+				return fmt.Errorf("from %s to %s: %w", from.UTC().Format(time.RFC3339), last.UTC().Format(time.RFC3339), err)
+			}
+			from = last.Add(-length)
+			continue
 		case err != nil:
 			return err
 		case n+f.long-long < limit:
-			return nil
+			if end, from = from, from.Add(-length); from.Before(begin) {
+				from = begin
+			}
+			continue
 		}
 		// More of the same time may be on the next page; those that are known are passed over.
 		next := oldest.Add(time.Nanosecond)
@@ -258,9 +279,23 @@ func (s Store) window(ctx context.Context, r *verbs.Run, f *search, begin, end t
 				return err
 			}
 		}
-		end = next
+		if end = next; !from.Before(end) {
+			from = begin
+			if length > 0 && end.Add(-length).After(begin) {
+				from = end.Add(-length)
+			}
+		}
 	}
 	return nil
+}
+
+// forget takes back all but the first entries: of an answer that was broken off, newer ones may be missing.
+func (f *search) forget(all int) {
+	for _, e := range f.entries[all:] {
+		delete(f.known, e.name)
+		f.size -= len(e.data)
+	}
+	f.entries = f.entries[:all]
 }
 
 // errFull ends a page.
@@ -290,7 +325,7 @@ func (f *search) add(fields map[string]string) (time.Time, error) {
 		f.cut, f.why = true, fmt.Sprintf("an answer has at most %d MiB", maxKept>>20)
 		return at, errFull
 	}
-	f.known[name] = true
+	f.known[name], e.name = true, name
 	f.entries, f.size = append(f.entries, e), f.size+len(e.data)
 	return at, nil
 }

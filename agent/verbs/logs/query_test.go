@@ -347,7 +347,7 @@ func TestWhatTheStoreRefusesIsTold(t *testing.T) {
 		"it is cut off": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			fmt.Fprint(w, `{"_time":`)
-		}, "malformed"},
+		}, "from 2026-11-24T11:58:07Z to 2026-11-24T12:00:00Z: the store broke off its answer"},
 		"more than was asked for": {func(w http.ResponseWriter, _ *http.Request) {
 			for i := range 2 * page {
 				fmt.Fprintf(w, `{"_time":"2026-11-24T11:00:00Z","_msg":"%d"}`+"\n", i)
@@ -420,4 +420,63 @@ func TestASearchThatTakesTooLongSaysHowFarItWent(t *testing.T) {
 	require.NoError(t, Store{}.window(t.Context(), nil, &f, end.Add(-time.Hour), end))
 	require.True(t, f.cut)
 	require.Equal(t, "the search took longer than 1m30s, and went back to 2026-11-24T12:00:00Z; go on with --until 2026-11-24T12:00:00Z", f.why)
+}
+
+// VictoriaLogs ends a search at -search.maxQueryDuration by closing the connection, before an answer or within it.
+func TestAWindowThatTakesTheStoreTooLongIsHalved(t *testing.T) {
+	for name, begun := range map[string]bool{"before the answer": false, "within the answer": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t, entries("a", 300, time.Minute)...) // Five hours.
+			most, answers, future := 20*time.Minute, 0, 0
+			s.answer = func(w http.ResponseWriter, r *http.Request) {
+				if answers++; answers > 200 {
+					t.Error("it asks without end")
+				}
+				begin, err := time.Parse(time.RFC3339Nano, r.Form.Get("start"))
+				require.NoError(t, err)
+				end, err := time.Parse(time.RFC3339Nano, r.Form.Get("end"))
+				require.NoError(t, err)
+				if end.After(now.Add(time.Hour)) {
+					future, end = future+1, now
+				}
+				if end.Sub(begin) <= most || begin.Before(now.Add(-24*time.Hour)) {
+					answer := s.answer
+					s.answer = nil
+					s.serve(w, r)
+					s.answer = answer
+					return
+				}
+				if begun { // What it has by then need not be the newest.
+					fmt.Fprintf(w, `{"_time":"%s","_msg":"a","node":"a","__CURSOR":"i=5"}`+"\n"+`{"_time`, begin.Format(time.RFC3339Nano))
+					require.NoError(t, http.NewResponseController(w).Flush())
+				}
+				c, out, err := http.NewResponseController(w).Hijack()
+				require.NoError(t, err)
+				_, _ = out.WriteString("\r\n")
+				_ = out.Flush()
+				_ = c.Close()
+			}
+			got, err := s.query(map[string]string{"lines": "1000", "since": "2026-11-24T06:00:00Z"})
+			require.NoError(t, err)
+			require.Empty(t, got.said)
+			require.False(t, got.end.Cut, got.end.Why)
+			require.Len(t, got.entries, 300)
+			require.Equal(t, "a-0", got.entries[0]["MESSAGE"])
+			require.Equal(t, "a-299", got.entries[299]["MESSAGE"])
+			require.Less(t, future, 5)
+
+			most, answers = 0, 0
+			_, err = s.query(map[string]string{"lines": "1000"})
+			require.ErrorContains(t, err, "from 2026-11-24T11:58:07Z to 2026-11-24T12:00:00Z: the store broke off its answer, as it does when a "+
+				"search takes it longer than a minute; ask for less time")
+			require.Less(t, answers, 10)
+		})
+	}
+}
+
+func TestAStoreThatIsAwayIsNotAskedAgain(t *testing.T) {
+	s := newStore(t)
+	s.at.Address = "127.0.0.1:1"
+	_, err := s.query(nil)
+	require.ErrorContains(t, err, "ask the store, victoria-logs.service: ")
 }

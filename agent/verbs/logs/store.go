@@ -108,6 +108,11 @@ func (s Store) boots(ctx context.Context, r *verbs.Run, q asked, boot string) ([
 	return out, nil
 }
 
+// errBroken is the error of an answer that the store began, or was to begin, and broke off. VictoriaLogs does that to a
+// search that takes too long: it closes the connection instead of an answer (lib/httpserver, responseWriterWithAbort).
+var errBroken = errors.New("the store broke off its answer, as it does when a search takes it longer than a minute; " +
+	"ask for less time, for single nodes or units, or for whole words")
+
 // lines asks the store, and calls each for every row of its answer. It counts rows that are too long.
 func (s Store) lines(
 	ctx context.Context, r *verbs.Run, query string, begin, end time.Time, limit int, each func(map[string]string) error, long *int,
@@ -135,6 +140,9 @@ func (s Store) lines(
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = in.ReadSlice('\n')
 		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("%w (%w)", errBroken, err)
+		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			if rows >= limit {
 				return fmt.Errorf("the store answers more than the %d rows that it was asked for", limit)
@@ -145,11 +153,8 @@ func (s Store) lines(
 				return err
 			}
 		}
-		switch {
-		case errors.Is(err, io.EOF):
+		if err != nil {
 			return nil
-		case err != nil:
-			return fmt.Errorf("read what the store answers: %w", err)
 		}
 	}
 }
@@ -182,6 +187,9 @@ func (s Store) do(ctx context.Context, r *verbs.Run, path string, form url.Value
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	answer, err := client.Do(q)
+	if refused := new(net.OpError); err != nil && ctx.Err() == nil && !(errors.As(err, &refused) && refused.Op == "dial") {
+		return nil, fmt.Errorf("%w (%w)", errBroken, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ask the store, %s: %w", logs.Unit, err)
 	}
