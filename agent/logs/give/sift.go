@@ -12,8 +12,9 @@ const (
 	// mostRejections is how often a receiver may call the same entries malformed, all of them, before they are left out.
 	// With the waits in between, a receiver whose configuration is wrong has a quarter of a minute to be mended.
 	mostRejections = 5
-	// mostInARow is how many requests may be rejected one after the other, until parts are not made smaller any more. To
-	// find one malformed entry of 2,000 takes eleven.
+	// mostInARow is how many requests may be rejected one after the other while a receiver takes nothing, or means the
+	// entries and has taken the others (parcel.Rejected.Certain), until parts are not made smaller any more. To find one
+	// malformed entry of 2,000 takes eleven.
 	mostInARow = 64
 )
 
@@ -29,14 +30,18 @@ type given struct {
 
 // give has the receiver take entries. Where it calls some malformed together, one may be the reason: smaller and
 // smaller parts go to it, until those are found. They are refused when it takes others, or says that it means entries.
-// When it takes nothing at all, it may be the receiver that is wrong: the error is then a parcel.Rejected, and nothing
-// is refused.
+// When it takes nothing at all, not even the last entry of each part, it may be the receiver that is wrong: the error is
+// then a parcel.Rejected, and nothing is refused.
 func (g *Giver[B]) give(ctx context.Context, entries []parcel.Entry) (o given) {
-	var bad []parcel.Entry
+	// bad are those that are malformed for sure where it takes others, and unsifted are parts of which that is not known.
+	var bad, unsifted []parcel.Entry
 	var why *parcel.Rejected
 	inARow := 0
 	parts := [][]parcel.Entry{entries}
-	for len(parts) > 0 {
+	for len(parts) > 0 || len(unsifted) > 0 && o.taken > 0 {
+		if len(unsifted) > 0 && o.taken > 0 {
+			parts, unsifted = append([][]parcel.Entry{unsifted}, parts...), nil
+		}
 		part := parts[0]
 		parts = parts[1:]
 		got, err := g.receiver.Give(ctx, part)
@@ -56,7 +61,7 @@ func (g *Giver[B]) give(ctx context.Context, entries []parcel.Entry) (o given) {
 		case err == nil:
 			continue
 		case !errors.As(err, &rejected): // It is away now: what was malformed is found again.
-			o.left, o.err = slices.Concat(append([][]parcel.Entry{bad, got.Left}, parts...)...), err
+			o.left, o.err = slices.Concat(append([][]parcel.Entry{bad, unsifted, got.Left}, parts...)...), err
 			return o
 		}
 		why = rejected
@@ -65,18 +70,24 @@ func (g *Giver[B]) give(ctx context.Context, entries []parcel.Entry) (o given) {
 		if rest := got.Left[n:]; len(rest) > 0 {
 			parts = append([][]parcel.Entry{rest}, parts...)
 		}
-		if n <= 1 || inARow > mostInARow {
+		switch {
+		case n <= 1, inARow > mostInARow && why.Certain:
 			bad = append(bad, got.Left[:n]...)
+			continue
+		case inARow > mostInARow && o.taken == 0:
+			unsifted = append(unsifted, got.Left[:n-1]...)
+			parts = append([][]parcel.Entry{got.Left[n-1 : n]}, parts...)
 			continue
 		}
 		parts = append([][]parcel.Entry{got.Left[:n/2], got.Left[n/2 : n]}, parts...)
 	}
 	switch {
-	case len(bad) == 0:
-	case o.taken > 0 || why.Certain:
+	case len(bad)+len(unsifted) == 0:
+	case o.taken > 0 || len(unsifted) == 0 && why.Certain:
 		o.refused, o.why = o.refused+len(bad), why.Error()
 	default:
-		o.left, o.err = bad, &parcel.Rejected{N: len(bad), Err: why}
+		o.left = slices.Concat(bad, unsifted)
+		o.err = &parcel.Rejected{N: len(o.left), Err: why}
 	}
 	return o
 }
