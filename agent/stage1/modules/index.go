@@ -2,8 +2,8 @@
 // modules.dep(5)). It reads the text indexes of a /lib/modules/VERSION directory and nothing else.
 //
 // u-root's kmodule is not used: it has no aliases and no soft dependencies, and its decompressors (zstd, xz, gzip) are
-// more than half of the size that stage1 has without them. Modules of the initramfs are not compressed; the kernel
-// itself decompresses those of the root (CONFIG_MODULE_DECOMPRESS).
+// more than half of the size that stage1 has without them. The kernel itself decompresses what is compressed, of the
+// initramfs and of the root (CONFIG_MODULE_DECOMPRESS).
 package modules
 
 import (
