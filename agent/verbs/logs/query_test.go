@@ -422,9 +422,12 @@ func TestASearchThatTakesTooLongSaysHowFarItWent(t *testing.T) {
 	require.Equal(t, "the search took longer than 1m30s, and went back to 2026-11-24T12:00:00Z; go on with --until 2026-11-24T12:00:00Z", f.why)
 }
 
-// VictoriaLogs ends a search at -search.maxQueryDuration by closing the connection, before an answer or within it.
+// VictoriaLogs ends a search at -search.maxQueryDuration by 503, or by a line that is no HTTP, before an answer or within it.
 func TestAWindowThatTakesTheStoreTooLongIsHalved(t *testing.T) {
-	for name, begun := range map[string]bool{"before the answer": false, "within the answer": true} {
+	const reason = "the request couldn&#39;t be executed in 60.001 seconds; possible solutions: to pass"
+	for name, flushed := range map[string]string{
+		"an error": "", "before the first line": "", "within the answer": `{"_time`, "with a reason": "\n" + reason + "\n",
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(t, entries("a", 300, time.Minute)...) // Five hours.
 			most, answers, future := 20*time.Minute, 0, 0
@@ -446,13 +449,17 @@ func TestAWindowThatTakesTheStoreTooLongIsHalved(t *testing.T) {
 					s.answer = answer
 					return
 				}
-				if begun { // What it has by then need not be the newest.
-					fmt.Fprintf(w, `{"_time":"%s","_msg":"a","node":"a","__CURSOR":"i=5"}`+"\n"+`{"_time`, begin.Format(time.RFC3339Nano))
+				if name == "an error" {
+					http.Error(w, "the request couldn't be executed in 60.001 seconds", http.StatusServiceUnavailable)
+					return
+				}
+				if flushed != "" { // What it has by then need not be the newest.
+					fmt.Fprintf(w, `{"_time":"%s","_msg":"a","node":"a","__CURSOR":"i=5"}`+"\n"+flushed, begin.Format(time.RFC3339Nano))
 					require.NoError(t, http.NewResponseController(w).Flush())
 				}
 				c, out, err := http.NewResponseController(w).Hijack()
 				require.NoError(t, err)
-				_, _ = out.WriteString("\r\n")
+				_, _ = out.WriteString("\nthe connection has been aborted; see the last line in the response\n")
 				_ = out.Flush()
 				_ = c.Close()
 			}

@@ -108,8 +108,9 @@ func (s Store) boots(ctx context.Context, r *verbs.Run, q asked, boot string) ([
 	return out, nil
 }
 
-// errBroken is the error of an answer that the store began, or was to begin, and broke off. VictoriaLogs does that to a
-// search that takes too long: it closes the connection instead of an answer (lib/httpserver, responseWriterWithAbort).
+// errBroken is the error of an answer that the store broke off. VictoriaLogs does that to a search that takes too long:
+// it answers 503, or, where it has begun an answer, writes a line that is no HTTP and closes the connection (VictoriaMetrics,
+// lib/httpserver, Errorf). What it has not flushed by then is lost, even the first line of the answer.
 var errBroken = errors.New("the store broke off its answer, as it does when a search takes it longer than a minute; " +
 	"ask for less time, for single nodes or units, or for whole words")
 
@@ -131,7 +132,11 @@ func (s Store) lines(
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, maxProblem))
-		return fmt.Errorf("the store says: HTTP %d: %s", answer.StatusCode, strings.ToValidUTF8(strings.TrimSpace(string(text)), "?"))
+		said := strings.ToValidUTF8(strings.TrimSpace(string(text)), "?")
+		if answer.StatusCode == http.StatusServiceUnavailable && strings.Contains(said, "couldn't be executed in") {
+			return fmt.Errorf("%w (%s)", errBroken, said)
+		}
+		return fmt.Errorf("the store says: HTTP %d: %s", answer.StatusCode, said)
 	}
 	in := bufio.NewReaderSize(answer.Body, maxLine)
 	for rows := 0; ; rows++ {
@@ -149,8 +154,14 @@ func (s Store) lines(
 			}
 			if tooLong {
 				*long++
-			} else if err := row(line, each); err != nil {
-				return err
+			} else if bad := row(line, each); bad != nil {
+				var syntax *json.SyntaxError
+				if errors.As(bad, &syntax) { // Behind the reason for which it breaks off, there is no end of the answer.
+					if _, err := io.Copy(io.Discard, io.LimitReader(in, maxLine)); err != nil {
+						return fmt.Errorf("%w (%w)", errBroken, err)
+					}
+				}
+				return bad
 			}
 		}
 		if err != nil {
