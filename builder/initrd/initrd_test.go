@@ -175,7 +175,8 @@ func TestCompressedModulesAreUnpacked(t *testing.T) {
 	require.Equal(t, plain, compressed, "how the kernel's package compresses does not matter to modules of every machine")
 }
 
-// The kernel decompresses a module that it is given (CONFIG_MODULE_DECOMPRESS); the whole initramfs it unpacks at each start.
+// The kernel decompresses a module that it is given (CONFIG_MODULE_DECOMPRESS); the whole initramfs it
+// unpacks at each start.
 func TestOnlyDriversOfMostMachinesAreUnpacked(t *testing.T) {
 	const dir = "/usr/" + modDir + "/kernel/drivers/scsi/"
 	tr, err := kmodtest.Tree(append(slices.Clone(kmodtest.Kernel),

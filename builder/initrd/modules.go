@@ -40,8 +40,8 @@ var hardware = []string{
 	"loop",
 }
 
-// common are the drivers of most machines. They lie in the initramfs as they are loaded; all other hardware's are compressed, since
-// the kernel unpacks the whole initramfs at each start, and decompresses itself a module that is loaded.
+// common are the drivers of most machines. They lie in the initramfs as they are loaded; all other hardware's are
+// compressed, since the kernel unpacks the whole initramfs at each start, and decompresses itself a module that is loaded.
 var common = []string{"virtio_blk", "virtio_scsi", "nvme", "ahci", "sd_mod", "xhci_pci", "usb-storage"}
 
 // Names are the modules that an initramfs holds where the kernel has them, besides what they need and what implements
@@ -95,7 +95,8 @@ func Select(m *kmod.Modules) ([]*kmod.Module, error) {
 	return m.Closure(names, hardware)
 }
 
-// unpacked are the names of the modules of an initramfs that are not compressed: what is always loaded, common, and what they need.
+// unpacked are the names of the modules of an initramfs that are not compressed: what is always loaded, common, and what
+// they need.
 func unpacked(m *kmod.Modules) (map[string]bool, error) {
 	first, err := alwaysModules(m)
 	if err != nil {

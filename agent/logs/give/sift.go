@@ -30,8 +30,8 @@ type given struct {
 
 // give has the receiver take entries. Where it calls some malformed together, one may be the reason: smaller and
 // smaller parts go to it, until those are found. They are refused when it takes others, or says that it means entries.
-// When it takes nothing at all, not even the last entry of each part, it may be the receiver that is wrong: the error is
-// then a parcel.Rejected, and nothing is refused.
+// When it takes nothing at all, not even the last entry of each part, it may be the receiver that is wrong: the error
+// is then a parcel.Rejected, and nothing is refused.
 func (g *Giver[B]) give(ctx context.Context, entries []parcel.Entry) (o given) {
 	// bad are those that are malformed for sure where it takes others, and unsifted are parts of which that is not known.
 	var bad, unsifted []parcel.Entry

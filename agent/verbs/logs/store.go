@@ -109,8 +109,8 @@ func (s Store) boots(ctx context.Context, r *verbs.Run, q asked, boot string) ([
 }
 
 // errBroken is the error of an answer that the store broke off. VictoriaLogs does that to a search that takes too long:
-// it answers 503, or, where it has begun an answer, writes a line that is no HTTP and closes the connection (VictoriaMetrics,
-// lib/httpserver, Errorf). What it has not flushed by then is lost, even the first line of the answer.
+// it answers 503, or, where it has begun an answer, writes a line that is no HTTP and closes the connection
+// (VictoriaMetrics, lib/httpserver, Errorf). What it has not flushed by then is lost, even the answer's first line.
 var errBroken = errors.New("the store broke off its answer, as it does when a search takes it longer than a minute; " +
 	"ask for less time, for single nodes or units, or for whole words")
 
