@@ -30,10 +30,11 @@ func (m Machine) wantsVolumes(f identity.Facts, serial string) bool {
 // one has none yet: the disc of a hypervisor is behind one that nothing else in this phase needs. A machine of metal has
 // controllers that take longer to start than all of the boot, so there the drives count that are there.
 func (m Machine) noCloud(ctx context.Context, serial string, volumes bool) nocloud.Found {
-	o := nocloud.Options{
-		Source: nocloud.Source{Sys: m.Sys, Dev: m.Dev}, Serial: serial, Credentials: m.Credentials, Volumes: volumes,
-	}
 	announced := nocloud.Announced(serial)
+	o := nocloud.Options{
+		Source: nocloud.Source{Sys: m.Sys, Dev: m.Dev, Removable: !m.Virtual && !announced},
+		Serial: serial, Credentials: m.Credentials, Volumes: volumes,
+	}
 	if volumes && (m.Virtual || announced) && m.FindDisks != nil && o.Source.Hidden() {
 		m.FindDisks(ctx)
 	}

@@ -87,10 +87,10 @@ func fromESP(_ context.Context, m *node.Machine) ([]byte, error) {
 	return delivered(m, bootinfo.Answers)
 }
 
-// fromVolume is the file of a volume CIDATA. It counts on a machine that was started from a disc or from the network: one
-// that runs from a disk is not to be installed anew, or held up, by a volume that somebody has plugged in.
+// fromVolume is the file of a volume CIDATA. It counts on a machine that was started from a disc: one that runs from a disk,
+// or always starts from the network, is not to be installed anew, or held up, by a volume that somebody has plugged in.
 func fromVolume(_ context.Context, m *node.Machine) ([]byte, error) {
-	if m.Boot.NetworkURL == "" && !m.Boot.BootDisk.Optical {
+	if !m.Boot.BootDisk.Optical {
 		return nil, nil
 	}
 	return delivered(m, bootinfo.AnswersNoCloud)

@@ -238,13 +238,13 @@ func TestWhatAnAnswerFileDoesNotGet(t *testing.T) {
 	}
 }
 
-func TestAnAnswerFileOfAVolumeCountsWhereNoDiskWasStarted(t *testing.T) {
+func TestAnAnswerFileOfAVolumeCountsWhereADiscWasStarted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*node.Machine)
 		want   string
 	}{
 		"from a disc":      {func(m *node.Machine) { m.Boot.BootDisk.Optical = true }, forEdge},
-		"from the network": {func(m *node.Machine) { m.Boot.NetworkURL = "http://10.77.0.1/" }, forEdge},
+		"from the network": {func(m *node.Machine) { m.Boot.NetworkURL = "http://10.77.0.1/" }, ""},
 		"from a disk":      {func(*node.Machine) {}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -111,6 +111,34 @@ func TestAVolumeIsFoundByItsLabel(t *testing.T) {
 	require.Equal(t, Found{}, Find(Options{Source: disks(t, map[string][]byte{"sr0": disc(t, "cidata", files)})}), "volumes are not looked for")
 }
 
+func TestOnlyWhatCanBeTakenOutIsLookedAt(t *testing.T) {
+	files := map[string]string{UserData: "spore: {node: edge-01}"}
+	for name, tc := range map[string]struct {
+		device, path, file, content string
+		found                       bool
+	}{
+		"a disc":           {"sr0", "devices/ata1/sr0", "size", "0", true},
+		"a built-in disk":  {"sda", "devices/ata1/sda", "removable", "0\n", false},
+		"a USB disk":       {"sda", "devices/pci0000:00/usb1/1-1/sda", "removable", "0\n", true},
+		"a card reader":    {"sda", "devices/ata1/sda", "removable", "1\n", true},
+		"a memory card":    {"mmcblk0", "devices/mmc0/mmcblk0", "device/type", "SD\n", true},
+		"memory on a card": {"mmcblk0", "devices/mmc0/mmcblk0", "device/type", "MMC\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := disks(t, map[string][]byte{tc.device: disc(t, "cidata", files)})
+			s.Sys = fstest.MapFS{
+				"block":                 {Mode: fs.ModeDir},
+				"block/" + tc.device:    {Mode: fs.ModeSymlink, Data: []byte("../" + tc.path)},
+				tc.path + "/size":       {Data: []byte("0")},
+				tc.path + "/" + tc.file: {Data: []byte(tc.content)},
+			}
+			require.Equal(t, "edge-01", Find(Options{Source: s, Volumes: true}).Node)
+			s.Removable = true
+			require.Equal(t, tc.found, Find(Options{Source: s, Volumes: true}).Node != "")
+		})
+	}
+}
+
 func TestVolumesThatDisagreeGiveNothing(t *testing.T) {
 	one := map[string]string{MetaData: "local-hostname: a", UserData: "spore: {node: edge-01}"}
 	for name, tc := range map[string]struct {

@@ -35,6 +35,9 @@ type Source struct {
 	Sys fs.FS
 	// Dev is the directory with the nodes of devices, usually /dev.
 	Dev string
+	// Removable leaves out all but discs, what is behind USB, and memory cards: a built-in disk that answers late or never
+	// holds nobody up.
+	Removable bool
 }
 
 // Volume is a volume with one of the labels, and what was read of it.
@@ -102,6 +105,9 @@ func (s Source) devices() ([]string, error) {
 	}
 	var out []string
 	for _, d := range disks {
+		if s.Removable && !s.removable(d) {
+			continue
+		}
 		out = append(out, d.Name)
 		dir := path.Join("class/block", d.Name)
 		entries, _ := fs.ReadDir(s.Sys, dir)
@@ -112,6 +118,11 @@ func (s Source) devices() ([]string, error) {
 		}
 	}
 	return out[:min(len(out), maxDevices)], nil
+}
+
+func (s Source) removable(d blockdev.Disk) bool {
+	return d.Optical || strings.Contains(d.SysPath, "/usb") ||
+		blockdev.Text(s.Sys, path.Join(d.SysPath, "removable")) == "1" || blockdev.Text(s.Sys, path.Join(d.SysPath, "device/type")) == "SD"
 }
 
 // volume reads a device; ok is false where it holds no volume with the label.
