@@ -72,8 +72,10 @@ type Server struct {
 // drawing is a page as it was at a moment.
 type drawing struct {
 	main, title string
-	sum         uint64
-	at          time.Time
+	// event is both as an event has them, made once for all who look.
+	event encoded
+	sum   uint64
+	at    time.Time
 	// grows is when the next value on it becomes an old one; zero when none does.
 	grows time.Time
 }
@@ -243,6 +245,9 @@ func (s *Server) draw(address string) (drawing, <-chan struct{}, error) {
 	if err != nil {
 		return drawing{}, nil, err
 	}
+	if d.event, err = encode(map[string]string{"main": d.main, "title": d.title}); err != nil {
+		return drawing{}, nil, err
+	}
 	d.at, d.grows = now, v.grows(now)
 	if len(s.pages) > 2*maxViewers {
 		clear(s.pages)
@@ -315,7 +320,7 @@ func (s *Server) send(r *http.Request, w http.ResponseWriter, path string) error
 		}
 		if d.id() != sent {
 			sent = d.id()
-			err = event("page", map[string]string{"main": d.main, "title": d.title})
+			err = event("page", d.event)
 		} else {
 			err = event("same", nil)
 		}
@@ -328,17 +333,32 @@ func (s *Server) send(r *http.Request, w http.ResponseWriter, path string) error
 	}
 }
 
-// send sends an event (HTML, server-sent events). A browser that takes nothing any more is not to keep its seat.
-func send(w http.ResponseWriter, name string, data any) error {
-	text, err := json.Marshal(data)
-	if err != nil {
-		return err
+// encoded is JSON that ends with a line break.
+type encoded []byte
+
+func encode(data any) (encoded, error) {
+	var text bytes.Buffer
+	plain := json.NewEncoder(&text)
+	plain.SetEscapeHTML(false) // Half of a page would be escapes.
+	err := plain.Encode(data)
+	return text.Bytes(), err
+}
+
+// send sends an event (HTML, server-sent events), with an ID where there is one. A browser that takes nothing any more is
+// not to keep its seat.
+func send(w http.ResponseWriter, name, id string, data any) error {
+	text, done := data.(encoded)
+	if !done {
+		var err error
+		if text, err = encode(data); err != nil {
+			return err
+		}
 	}
 	out := http.NewResponseController(w)
 	if err := out.SetWriteDeadline(time.Now().Add(writing)); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, text); err != nil {
+	if _, err := fmt.Fprintf(w, "event: %s\n%sdata: %s\n", name, id, text); err != nil {
 		return err
 	}
 	return out.Flush()

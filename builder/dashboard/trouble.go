@@ -85,7 +85,7 @@ func (v View) Troubles(dir string) []Trouble {
 	for _, n := range v.Nodes {
 		out = append(out, n.Troubles(dir)...)
 	}
-	for _, c := range v.Cluster.Conditions {
+	for _, c := range v.cluster().Conditions {
 		// Of nodes that do not answer, or are not well, each has a row of its own.
 		if level := levelOf(c.State); level > Fine && c.Name != "answers" && c.Name != "nodes" {
 			out = append(out, Trouble{Level: level, Name: c.Name, Text: c.Reason, Do: []string{"spore health " + dir}})
@@ -212,9 +212,12 @@ func (v View) alertTroubles(dir string) []Trouble {
 
 // Level is the worst of what is wrong with the node.
 func (n Node) Level() Level {
+	if n.Problem != nil {
+		return Critical // It is silent, or refuses.
+	}
 	worst := Fine
-	for _, t := range n.Troubles("") {
-		worst = max(worst, t.Level)
+	for _, c := range n.Health.Conditions {
+		worst = max(worst, levelOf(c.State))
 	}
 	return worst
 }

@@ -35,7 +35,7 @@ func (s *Server) versionsPage(a asked, p *page) bool {
 	p.Data = d
 	runs := map[string][]string{}
 	for _, n := range a.view.Nodes {
-		t := tileOf(n, a.now)
+		t := tileOf(*n, a.now)
 		row := versionRow{Node: n.Name, Path: nodesPath + n.Name, Age: t.Age, Known: t.Known, Stale: t.Stale, Version: t.Version}
 		if row.Known && row.Version == "" {
 			row.Version = "it does not say"
@@ -46,7 +46,7 @@ func (s *Server) versionsPage(a asked, p *page) bool {
 			runs[t.Version] = append(runs[t.Version], n.Name)
 		}
 		if t.Known {
-			row.take(n)
+			row.take(*n)
 		}
 		d.Nodes = append(d.Nodes, row)
 	}

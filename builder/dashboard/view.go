@@ -213,11 +213,11 @@ func (s *Server) firing(v View, now time.Time) []alert {
 
 // node finds a node by its name.
 func (v View) node(name string) (Node, bool) {
-	i := slices.IndexFunc(v.Nodes, func(n Node) bool { return n.Name == name })
+	i := slices.IndexFunc(v.Nodes, func(n *Node) bool { return n.Name == name })
 	if i < 0 {
 		return Node{}, false
 	}
-	return v.Nodes[i], true
+	return *v.Nodes[i], true
 }
 
 // acts tells whether alerts can be silenced.
@@ -272,10 +272,10 @@ func (s *Server) pageOf(path string, v View, now time.Time) (page, string) {
 }
 
 func (s *Server) clusterPage(a asked, p *page) bool {
-	p.Troubles, p.Conditions = a.troubles, a.view.Cluster.Conditions
+	p.Troubles, p.Conditions = a.troubles, a.view.cluster().Conditions
 	p.Known = s.watcher.asker.Alerts == nil || !a.view.AlertsAt.IsZero()
 	for _, n := range a.view.Nodes {
-		t := tileOf(n, a.now)
+		t := tileOf(*n, a.now)
 		p.Known = p.Known && !t.Stale
 		p.Nodes = append(p.Nodes, t)
 	}

@@ -4,6 +4,7 @@ package dashboard
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -67,15 +68,16 @@ type Change struct {
 	First bool
 }
 
-// View is what is known at a moment. It is never changed.
+// View is what is known at a moment. It is never changed, nor is what it points to: with many nodes, an answer comes each
+// few milliseconds, and makes another view of one other node.
 type View struct {
-	Nodes []Node
+	Nodes []*Node
 	// Alerts are what fires, AlertsAt when that was heard, and AlertsProblem why nothing newer is known.
 	Alerts        []machine.Alert
 	AlertsAt      time.Time
 	AlertsProblem error
-	// Cluster has the conditions of the whole.
-	Cluster clusterhealth.Cluster
+	// cluster judges the whole, once for all who look at the view: most views nobody sees.
+	cluster func() clusterhealth.Cluster
 	// told is what is known for the pages of services, by their paths.
 	told map[string]Told
 }
@@ -99,9 +101,9 @@ type Watcher struct {
 func NewWatcher(c facts.Cluster, nodes []facts.Node, a Asker, now func() time.Time) *Watcher {
 	w := &Watcher{cluster: c, asker: a, now: now, wake: make(chan struct{}), changed: make(chan struct{}), lookers: lookers()}
 	for _, n := range nodes {
-		w.view.Nodes = append(w.view.Nodes, Node{Node: n, Conditions: map[string]Change{}})
+		w.view.Nodes = append(w.view.Nodes, &Node{Node: n, Conditions: map[string]Change{}})
 	}
-	w.judge()
+	w.view.cluster = judge(c.Name, w.view.Nodes)
 	return w
 }
 
@@ -154,7 +156,9 @@ func (w *Watcher) askNode(ctx context.Context, i int, name string) {
 	asked := w.now()
 	s, h, err := w.asker.Node(ctx, name)
 	w.change(func(v *View) {
-		n := &v.Nodes[i]
+		next := *v.Nodes[i]
+		n := &next
+		v.Nodes[i] = n
 		if err != nil {
 			if n.Problem == nil {
 				n.Silent = Change{Since: asked, First: asked.Sub(n.Answered) > watched}
@@ -198,32 +202,34 @@ func (w *Watcher) change(edit func(*View)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	next := w.view
-	next.Nodes = append([]Node(nil), w.view.Nodes...)
+	next.Nodes = slices.Clone(w.view.Nodes)
 	edit(&next)
+	next.cluster = judge(w.cluster.Name, next.Nodes)
 	w.view = next
-	w.judge()
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
 // judge has the conditions of the cluster, of what the nodes said last. A node that has yet to answer the first time is
 // no reason for an alarm.
-func (w *Watcher) judge() {
-	answers := make([]reach.Answer[nodeapi.Health], 0, len(w.view.Nodes))
-	for _, n := range w.view.Nodes {
-		if n.Problem == nil && n.Answered.IsZero() {
-			continue
+func judge(name string, nodes []*Node) func() clusterhealth.Cluster {
+	return sync.OnceValue(func() clusterhealth.Cluster {
+		answers := make([]reach.Answer[nodeapi.Health], 0, len(nodes))
+		for _, n := range nodes {
+			if n.Problem == nil && n.Answered.IsZero() {
+				continue
+			}
+			a := reach.Answer[nodeapi.Health]{Node: n.Node, Err: n.Problem, Asked: n.Asked, Answered: n.Answered}
+			if a.Err == nil {
+				a.Value = n.Health
+			}
+			answers = append(answers, a)
 		}
-		a := reach.Answer[nodeapi.Health]{Node: n.Node, Err: n.Problem, Asked: n.Asked, Answered: n.Answered}
-		if a.Err == nil {
-			a.Value = n.Health
+		if len(answers) == 0 {
+			return clusterhealth.Cluster{}
 		}
-		answers = append(answers, a)
-	}
-	if len(answers) == 0 {
-		return
-	}
-	w.view.Cluster = clusterhealth.Judge(w.cluster.Name, answers)
+		return clusterhealth.Judge(name, answers)
+	})
 }
 
 // Look is what is known now. It has the nodes asked for a while; changed is closed when there is more to see.
