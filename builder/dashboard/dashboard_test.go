@@ -626,3 +626,19 @@ func TestOnlyAPageIsAskedForEvents(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, w.Code, address)
 	}
 }
+
+// A page that does not change while it is open has no events: its script would say that the connection is lost.
+func TestAPageThatStaysAsksForNoEventsWhateverItShows(t *testing.T) {
+	p := newPlant(t, "edge-01")
+	scripted := func(path string) bool {
+		w := httptest.NewRecorder()
+		p.server.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		return strings.Contains(w.Body.String(), "live.js")
+	}
+	require.True(t, scripted("/"))
+	require.True(t, scripted("/nodes/none"))
+	require.False(t, scripted("/devices/none"))
+	p.watcher.asker.Ends = p.now.Add(-time.Second)
+	require.False(t, scripted("/history"))
+	require.True(t, scripted("/"))
+}

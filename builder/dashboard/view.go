@@ -241,6 +241,8 @@ func (s *Server) pageOf(path string, v View, now time.Time) (page, string) {
 		p.Title = fmt.Sprintf("%d wrong – %s", len(troubles), s.Cluster)
 	}
 	r, name, found := s.find(at.Path)
+	// Also where there is only a problem to show: what is not drawn again has no events, and would tell of a lost connection.
+	p.Still = found && r.still
 	switch {
 	case s.watcher.Ended():
 		p.Title = "The certificate has ended – " + s.Cluster
@@ -254,7 +256,6 @@ func (s *Server) pageOf(path string, v View, now time.Time) (page, string) {
 			Do: []string{"go to the page of the cluster"},
 		}
 	case found:
-		p.Still = r.still
 		if r.title != "" && r.path != "/" {
 			p.Title = r.title + " – " + p.Title
 		}
@@ -262,7 +263,7 @@ func (s *Server) pageOf(path string, v View, now time.Time) (page, string) {
 			return p, r.template
 		}
 	}
-	if p.Still = false; p.Problem == nil {
+	if p.Problem == nil {
 		p.Problem = &problem{
 			Title: "There is no such page", Text: "Perhaps the node is not in cluster.yaml any more, or the address was typed wrong.",
 			Do: []string{"go to the page of the cluster"},
