@@ -82,7 +82,7 @@ func TestMain(m *testing.M) {
 // beCommand serves a small cluster. It prints the address, and for each line of the standard input how many goroutines
 // there are and how many bytes are in use. It ends with its input.
 func beCommand() error {
-	p := troubled()
+	p := serving()
 	if err := p.serve(); err != nil {
 		return err
 	}

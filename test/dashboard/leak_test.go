@@ -68,8 +68,14 @@ func round(t *testing.T, c *command) {
 	defer cancel()
 	problems := make(chan error, viewers)
 	var all sync.WaitGroup
+	var paths []string
+	for _, p := range pages {
+		if !p.still {
+			paths = append(paths, p.path)
+		}
+	}
 	for i := range viewers {
-		all.Go(func() { problems <- view(ctx, c, pages[i%len(pages)].path) })
+		all.Go(func() { problems <- view(ctx, c, paths[i%len(paths)]) })
 	}
 	all.Wait()
 	for range viewers {

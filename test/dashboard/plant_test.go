@@ -36,6 +36,8 @@ type plant struct {
 	// has the role alerts.
 	ends            time.Time
 	operator, blind bool
+	// services is whether they answer.
+	services bool
 
 	mu      sync.Mutex
 	answers map[string]answer
@@ -200,6 +202,9 @@ func (p *plant) serve() error {
 	asker := dashboard.Asker{Node: p.ask, Alerts: p.askAlerts, Timeout: timeout, Ends: p.ends}
 	if p.blind {
 		asker.Alerts = nil
+	}
+	if p.services {
+		p.asks(&asker)
 	}
 	if p.operator {
 		asker.Silence, asker.Unsilence = p.silence, p.unsilence
