@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"context"
 	"crypto/subtle"
 	"fmt"
 	"html/template"
@@ -159,7 +160,10 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) {
 		s.ask(w, http.StatusUnprocessableEntity, f)
 		return
 	}
-	s.watcher.askAlerts(r.Context()) // So that the page behind it has what was done.
+	// So that the page behind it has what was done. All who look see the answer, also when this browser has left.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), a.Timeout)
+	defer cancel()
+	s.watcher.askAlerts(ctx)
 	s.forget("/alerts")
 	http.Redirect(w, r, "/alerts", http.StatusSeeOther)
 }

@@ -181,3 +181,19 @@ func TestAFormIsFilledInWithWhatMatchesOneAlert(t *testing.T) {
 	require.Equal(t, url.Values{"name": {"X"}, "label": {"a=1=1", "b=2", "instance=host:9100"}}, wishOf(a, false))
 	require.Equal(t, url.Values{"name": {"X"}, "node": {"host:9100"}, "label": {"a=1=1", "b=2"}}, wishOf(a, true))
 }
+
+func TestABrowserThatLeavesAfterASilenceHidesNoAlerts(t *testing.T) {
+	p := newPlant(t, "edge-01")
+	p.server.Token = "token"
+	ctx, leave := context.WithCancel(t.Context())
+	p.watcher.asker.Alerts = func(ctx context.Context) ([]machine.Alert, error) { return nil, ctx.Err() }
+	p.watcher.asker.Silence = func(context.Context, Wish) (string, error) { leave(); return "silenced", nil }
+	form := strings.NewReader("token=token&name=X&for=2h&comment=c")
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, silencePath, form)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	p.server.ServeHTTP(httptest.NewRecorder(), r)
+	require.Error(t, ctx.Err())
+	v, _ := p.watcher.Look()
+	require.NoError(t, v.AlertsProblem)
+	require.False(t, v.AlertsAt.IsZero())
+}
