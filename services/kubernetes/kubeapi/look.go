@@ -355,7 +355,7 @@ func illness(p lookPod) (row machine.KubernetesPod, ill bool) {
 	for _, c := range slices.Concat(p.Status.Init, p.Status.Containers) {
 		row.Restarts += c.RestartCount
 		if w := c.State.Waiting; w != nil && (row.Why == "" || w.Reason != "PodInitializing") {
-			row.Why = brief(c.Name + " waits, " + says(w.Reason, w.Message))
+			row.Why = brief(c.Name + " waits, " + says(w.Reason, harmless(w.Reason, w.Message)))
 		}
 		for _, e := range []*ended{c.State.Terminated, c.LastState.Terminated} {
 			if e != nil && e.FinishedAt >= finished && (e.ExitCode != 0 || e.Reason != "Completed") {
@@ -373,6 +373,17 @@ func illness(p lookPod) (row machine.KubernetesPod, ill bool) {
 	}
 	row.Why = cmp.Or(row.Why, "it does not say why")
 	return row, !ready
+}
+
+// harmless is the message of a container that waits. A container that cannot be started quotes its command, which may have a
+// password: readers get no more than the reason then.
+func harmless(reason, message string) string {
+	switch reason {
+	case "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError",
+		"ContainerCreating", "PodInitializing":
+		return message
+	}
+	return ""
 }
 
 func (l *look) volumes(ctx context.Context, path, kind string, well ...string) error {

@@ -121,3 +121,15 @@ func TestLookersListAndDoNothingElse(t *testing.T) {
 		}
 	}
 }
+
+func TestTheCommandOfAContainerIsNotTold(t *testing.T) {
+	for reason, want := range map[string]string{
+		"RunContainerError": "c waits, RunContainerError", "PostStartHookError": "c waits, PostStartHookError", "ErrImagePull": "c waits, ErrImagePull: --password=hunter2",
+	} {
+		var p lookPod
+		require.NoError(t, json.Unmarshal([]byte(`{"status":{"containerStatuses":[{"name":"c","state":{"waiting":{"reason":"`+reason+`","message":"--password=hunter2"}}}]}}`), &p))
+		row, ill := illness(p)
+		require.True(t, ill)
+		require.Equal(t, want, row.Why)
+	}
+}
