@@ -104,9 +104,15 @@ const (
 	pause = 5 * time.Second
 )
 
-// Watch calls pressed each time a line is typed on a terminal, with the Enter key alone or more before it, while nobody
-// reads it and nobody is asked for a passphrase. It reads nothing: what is typed stays for whoever asked for it, until
-// it is thrown away before pressed is called. It returns when the context ends, or when there is no such terminal.
+// mostTyped is how many bytes may be typed to open pages: a person who sees nothing presses it again. More than
+// that is something else: a passphrase that comes when nobody asks any more, or a device at the other end of the line
+// that sends back what is logged there.
+const mostTyped = 4
+
+// Watch calls pressed each time somebody presses Enter on a terminal while nobody reads it and nobody is asked for a
+// passphrase. It reads nothing: what is typed stays for whoever asked for it. What nobody took is thrown away in the
+// end, and pressed is not called for what was typed while the terminal was somebody's, such as the second half of an
+// Enter that sends two bytes. It returns when the context ends, or when there is no such terminal.
 func Watch(ctx context.Context, root paths.Root, device string, pressed func()) {
 	for ctx.Err() == nil {
 		f, err := os.OpenFile(root.At(device), os.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
@@ -127,6 +133,7 @@ func watch(ctx context.Context, f *os.File, free func() bool, pressed func()) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Now()) })
 	defer stop()
+	others := false // what lies there was typed while the terminal was somebody's
 	for ctx.Err() == nil {
 		typed := func() (is, gone bool) {
 			_ = raw.Control(func(fd uintptr) {
@@ -154,10 +161,19 @@ func watch(ctx context.Context, f *os.File, free func() bool, pressed func()) {
 			return
 		}
 		if !is || !free() {
+			others = is
 			rest(ctx, settle)
 			continue
 		}
-		_ = raw.Control(func(fd uintptr) { _ = unix.IoctlSetInt(int(fd), unix.TCFLSH, unix.TCIFLUSH) })
+		n := 0
+		_ = raw.Control(func(fd uintptr) {
+			n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+			_ = unix.IoctlSetInt(int(fd), unix.TCFLSH, unix.TCIFLUSH)
+		})
+		if others || n > mostTyped {
+			others = false
+			continue
+		}
 		pressed()
 		rest(ctx, pause)
 	}

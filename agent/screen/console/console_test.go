@@ -34,23 +34,44 @@ func terminal(t *testing.T) (root paths.Root, person *os.File) {
 	return root, person
 }
 
-func TestAKeyIsSeenWhileNobodyReads(t *testing.T) {
+// unread is how many bytes lie on the terminal below a root.
+func unread(t *testing.T, root paths.Root) int {
+	f, err := os.OpenFile(root.At(Monitor), os.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	n, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCINQ)
+	require.NoError(t, err)
+	return n
+}
+
+func TestEnterIsSeenWhileNobodyReads(t *testing.T) {
 	root, person := terminal(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	pressed, done := make(chan struct{}, 10), make(chan struct{})
 	go func() { Watch(ctx, root, Monitor, func() { pressed <- struct{}{} }); close(done) }()
+	typed := func(text string) {
+		_, err := person.WriteString(text)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return unread(t, root) > 0 }, time.Minute, time.Millisecond, text)
+	}
+	gone := func() {
+		require.Eventually(t, func() bool { return unread(t, root) == 0 }, time.Minute, time.Millisecond)
+	}
 
+	// What was typed for a question, and not taken, opens nothing when the question is gone.
 	require.NoError(t, os.MkdirAll(root.At(Questions), 0o755))
 	question := root.At(Questions + "/ask.1")
 	require.NoError(t, os.WriteFile(question, nil, 0o644))
-	_, err := person.WriteString("a passphrase\n")
-	require.NoError(t, err)
-	select {
-	case <-pressed:
-		require.Fail(t, "it was for whoever asks for a passphrase")
-	case <-time.After(4 * settle):
-	}
+	typed("\n")
+	require.Never(t, func() bool { return unread(t, root) == 0 }, 4*settle, settle/4, "it is whoever asks who takes it")
 	require.NoError(t, os.Remove(question))
+	gone()
+	// Nor does an answer that is too late, or a log that comes back.
+	typed("a passphrase\n")
+	gone()
+	require.Empty(t, pressed)
+
+	typed("\n")
 	select {
 	case <-pressed:
 	case <-time.After(time.Minute):
