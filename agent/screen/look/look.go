@@ -4,7 +4,6 @@
 package look
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -26,13 +25,14 @@ import (
 )
 
 // Bounds: how long one answer is waited for, which on a slow machine takes a process of the agent; how large the whole
-// of one and the status line may be in bytes; and how many lines of the journal there are.
+// of one and the status line may be in bytes; and how many lines of the journal there are, and how many bytes of each.
 const (
 	bound       = time.Minute
 	maxAnswer   = 8 << 20
 	maxStatus   = 1 << 20
 	maxLines    = 300
 	maxJournal  = 1 << 20
+	maxLine     = 8 << 10
 	maxGateways = 4
 )
 
@@ -190,8 +190,12 @@ func (l Looker) journal(ctx context.Context) ([]string, string) {
 		return nil, "the journal cannot be read: " + err.Error()
 	}
 	var lines []string
-	for s := bufio.NewScanner(bytes.NewReader(data)); s.Scan() && len(lines) < maxLines; {
-		lines = append(lines, s.Text())
+	for line := range bytes.Lines(data) { // A Scanner would stop at a line of 64 KiB, and hide all that are older.
+		if len(lines) == maxLines {
+			break
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		lines = append(lines, string(line[:min(len(line), maxLine)]))
 	}
 	if len(lines) == 0 {
 		return nil, "the journal of this boot is empty"

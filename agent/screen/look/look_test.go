@@ -191,3 +191,15 @@ func FuzzStatus(f *testing.F) {
 		}
 	})
 }
+
+// A program may write a line of any length.
+func TestALongLineHidesNoOther(t *testing.T) {
+	l, _ := looker(t, nil)
+	l.Journal = []string{"/bin/sh", "-c", "printf '%070000d\\n' 1; echo older"}
+	var m page.Model
+	l.Page(t.Context(), page.JournalPage, &m)
+	require.Empty(t, m.JournalProblem)
+	require.Len(t, m.Journal, 2)
+	require.Len(t, m.Journal[0], maxLine)
+	require.Equal(t, "older", m.Journal[1])
+}
