@@ -49,6 +49,12 @@ func run(ctx context.Context, serial bool) error {
 			return nil
 		}
 	}
+	if !serial {
+		// Nothing is read or drawn where nobody can see it.
+		if console.AwaitSeen(ctx, root, 10*time.Second); ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
 	tty, err := tcell.NewStdIoTty()
 	if err != nil {
 		return fmt.Errorf("take the terminal: %w", err)

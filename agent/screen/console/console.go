@@ -4,6 +4,7 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -70,6 +71,33 @@ func Line(root paths.Root, commandLine string) bool {
 	}
 	number, ok := strings.CutPrefix(names[len(names)-1], "tty")
 	return !ok || strings.Trim(number, "0123456789") != ""
+}
+
+// Seen tells whether anybody could see what is on the monitor: the machine has a frame buffer, or its virtual terminals
+// are on something else than the kernel's dummy, which shows nothing (Linux, Documentation/ABI/testing/
+// sysfs-class-vtconsole). A kernel that takes a frame buffer at the first text has the dummy until then.
+func Seen(root paths.Root) bool {
+	buffers, _ := filepath.Glob(root.At("/sys/class/graphics/fb[0-9]*")) // The patterns are good.
+	if len(buffers) > 0 {
+		return true
+	}
+	drivers, _ := filepath.Glob(root.At("/sys/class/vtconsole/vtcon*"))
+	for _, d := range drivers {
+		bound, err := os.ReadFile(filepath.Join(d, "bind"))
+		name, nerr := os.ReadFile(filepath.Join(d, "name"))
+		if err != nil || nerr != nil || string(bytes.TrimSpace(bound)) == "1" && !bytes.Contains(name, []byte("dummy")) {
+			return true
+		}
+	}
+	return len(drivers) == 0 // The kernel does not say.
+}
+
+// AwaitSeen waits until Seen, or the context ends: a monitor may be plugged in later, and its driver may be loaded after
+// the roles.
+func AwaitSeen(ctx context.Context, root paths.Root, every time.Duration) {
+	for ctx.Err() == nil && !Seen(root) {
+		rest(ctx, every)
+	}
 }
 
 // writeBound is how long a terminal may take. At 9600 baud a status line of 3 KiB takes three seconds.

@@ -132,3 +132,54 @@ func TestTheLineIsNoMonitorAndNoShell(t *testing.T) {
 	}
 	require.False(t, Line(paths.Root(t.TempDir()), ""))
 }
+
+func TestAMachineWithoutAMonitorIsNotSeen(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files map[string]string
+		want  bool
+	}{
+		"the kernel does not say": {nil, true},
+		"no graphics": {map[string]string{"vtconsole/vtcon0/name": "(S) dummy device\n", "vtconsole/vtcon0/bind": "1\n",
+			"vtconsole/vtcon1/name": "(M) frame buffer device\n", "vtconsole/vtcon1/bind": "0\n"}, false},
+		"a frame buffer that is not taken yet": {map[string]string{"vtconsole/vtcon0/name": "(S) dummy device\n",
+			"vtconsole/vtcon0/bind": "1\n", "graphics/fb0/name": "simpledrmdrmfb\n"}, true},
+		"text of VGA": {map[string]string{"vtconsole/vtcon0/name": "(S) VGA+\n", "vtconsole/vtcon0/bind": "1\n"}, true},
+		"a frame buffer": {map[string]string{"vtconsole/vtcon0/name": "(S) dummy device\n",
+			"vtconsole/vtcon0/bind": "0\n", "vtconsole/vtcon1/name": "(M) frame buffer device\n",
+			"vtconsole/vtcon1/bind": "1\n"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := paths.Root(t.TempDir())
+			for f, text := range tc.files {
+				path := root.At("/sys/class/" + f)
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+			}
+			require.Equal(t, tc.want, Seen(root))
+		})
+	}
+}
+
+func TestAMonitorMayBePluggedInLater(t *testing.T) {
+	root := paths.Root(t.TempDir())
+	vt := root.At("/sys/class/vtconsole/vtcon0")
+	require.NoError(t, os.MkdirAll(vt, 0o755))
+	require.NoError(t, os.WriteFile(vt+"/name", []byte("(S) dummy device\n"), 0o644))
+	require.NoError(t, os.WriteFile(vt+"/bind", []byte("1\n"), 0o644))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	AwaitSeen(ended, root, time.Hour)
+
+	done := make(chan struct{})
+	go func() { AwaitSeen(t.Context(), root, time.Millisecond); close(done) }()
+	require.Never(t, func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}, 50*time.Millisecond, 10*time.Millisecond)
+	require.NoError(t, os.MkdirAll(root.At("/sys/class/graphics/fb0"), 0o755))
+	<-done
+}
