@@ -55,6 +55,8 @@ func run(ctx context.Context, serial bool) error {
 			return ctx.Err()
 		}
 	}
+	// What cannot be mended is no terminal, as is said below.
+	_ = console.Mend(os.Stdin)
 	tty, err := tcell.NewStdIoTty()
 	if err != nil {
 		return fmt.Errorf("take the terminal: %w", err)

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,6 +99,30 @@ func AwaitSeen(ctx context.Context, root paths.Root, every time.Duration) {
 	for ctx.Err() == nil && !Seen(root) {
 		rest(ctx, every)
 	}
+}
+
+// Mend makes a terminal take lines again that a program left as it needs it for keys (termios(3)): one that was killed
+// leaves it so, and the next would take that for how the terminal is to be. Nobody else may use the terminal meanwhile:
+// what is typed is shown again. A terminal that takes lines stays as it is.
+func Mend(terminal *os.File) error {
+	raw, err := terminal.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("mend a terminal: %w", err)
+	}
+	cerr := raw.Control(func(fd uintptr) {
+		var t *unix.Termios
+		if t, err = unix.IoctlGetTermios(int(fd), unix.TCGETS); err != nil || t.Lflag&unix.ICANON != 0 {
+			return
+		}
+		t.Iflag = t.Iflag&^(unix.IGNCR|unix.INLCR) | unix.ICRNL | unix.IXON | unix.BRKINT
+		t.Oflag |= unix.OPOST | unix.ONLCR
+		t.Lflag |= unix.ICANON | unix.ECHO | unix.ECHOE | unix.ECHOK | unix.ECHOCTL | unix.ECHOKE | unix.ISIG | unix.IEXTEN
+		err = unix.IoctlSetTermios(int(fd), unix.TCSETS, t)
+	})
+	if err = errors.Join(err, cerr); err != nil {
+		return fmt.Errorf("mend a terminal: %w", err)
+	}
+	return nil
 }
 
 // writeBound is how long a terminal may take. At 9600 baud a status line of 3 KiB takes three seconds.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"spore/agent/paths"
 )
@@ -182,4 +183,40 @@ func TestAMonitorMayBePluggedInLater(t *testing.T) {
 	}, 50*time.Millisecond, 10*time.Millisecond)
 	require.NoError(t, os.MkdirAll(root.At("/sys/class/graphics/fb0"), 0o755))
 	<-done
+}
+
+func TestATerminalIsMendedAfterAProgramThatWasKilled(t *testing.T) {
+	root, _ := terminal(t)
+	f, err := os.OpenFile(root.At(Monitor), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	now := func() *unix.Termios {
+		t.Helper()
+		got, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+		require.NoError(t, err)
+		return got
+	}
+	set := func(with *unix.Termios) { require.NoError(t, unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, with)) }
+	fresh := now()
+
+	_, err = term.MakeRaw(int(f.Fd()))
+	require.NoError(t, err)
+	require.NotEqual(t, fresh, now())
+	require.NoError(t, Mend(f))
+	got := now()
+	require.Equal(t, fresh.Lflag, got.Lflag)
+	require.Equal(t, fresh.Oflag, got.Oflag)
+	require.Equal(t, fresh.Iflag&unix.ICRNL, got.Iflag&unix.ICRNL)
+
+	// A terminal that takes lines, and does not show them, is as somebody wants it.
+	fresh.Lflag &^= unix.ECHO
+	set(fresh)
+	fresh = now()
+	require.NoError(t, Mend(f))
+	require.Equal(t, fresh, now())
+
+	plain, err := os.Create(filepath.Join(t.TempDir(), "plain"))
+	require.NoError(t, err)
+	defer plain.Close()
+	require.ErrorContains(t, Mend(plain), "mend a terminal")
 }
