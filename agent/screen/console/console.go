@@ -8,14 +8,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"spore/agent/paths"
+	"spore/storage/atomicfile"
 )
 
 // Terminals.
@@ -51,11 +55,30 @@ func Taken(root paths.Root, device string) bool {
 	return err == nil
 }
 
-// Asked tells whether somebody is asked for a passphrase.
+// maxQuestion is how much of the file of a question is read, in bytes.
+const maxQuestion = 16 << 10
+
+// Asked tells whether somebody is asked for a passphrase. Whoever asked and was killed leaves his file, and nobody
+// answers that (systemd, Password Agents).
 func Asked(root paths.Root) bool {
 	files, _ := filepath.Glob(root.At(Questions + "/ask.*")) // The pattern is good.
-	return len(files) > 0
+	return slices.ContainsFunc(files, func(f string) bool {
+		data, err := atomicfile.ReadLimited(f, maxQuestion)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+		for line := range strings.Lines(string(data)) {
+			if pid, ok := strings.CutPrefix(strings.TrimSpace(line), "PID="); ok {
+				n, err := strconv.Atoi(pid)
+				return err != nil || n < 1 || Lives(n)
+			}
+		}
+		return true // Nobody says who asks.
+	})
 }
+
+// Lives tells whether there is a process of a number.
+func Lives(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
 
 // Line tells whether Serial is a line on which a page can be opened: another terminal than the kernel's own, which are
 // tty0, tty1 and so on (Linux, Documentation/ABI/testing/sysfs-tty), and without a shell of its own.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -219,4 +221,23 @@ func TestATerminalIsMendedAfterAProgramThatWasKilled(t *testing.T) {
 	require.NoError(t, err)
 	defer plain.Close()
 	require.ErrorContains(t, Mend(plain), "mend a terminal")
+}
+
+func TestAQuestionEndsWithWhoeverAsks(t *testing.T) {
+	gone := exec.Command("true")
+	require.NoError(t, gone.Run())
+	for _, tc := range []struct {
+		text string
+		want bool
+	}{
+		{"[Ask]\nPID=" + strconv.Itoa(os.Getpid()) + "\nMessage=Passphrase:\n", true},
+		{"[Ask]\nPID=" + strconv.Itoa(gone.Process.Pid) + "\nMessage=Passphrase:\n", false},
+		{"[Ask]\nMessage=Passphrase:\n", true}, {"PID=x\n", true}, {"", true},
+	} {
+		root := paths.Root(t.TempDir())
+		require.False(t, Asked(root))
+		require.NoError(t, os.MkdirAll(root.At(Questions), 0o755))
+		require.NoError(t, os.WriteFile(root.At(Questions+"/ask.1"), []byte(tc.text), 0o644))
+		require.Equal(t, tc.want, Asked(root), tc.text)
+	}
 }

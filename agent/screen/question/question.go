@@ -6,7 +6,6 @@ package question
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"path"
@@ -14,8 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"spore/agent/paths"
 	"spore/agent/screen/console"
@@ -51,7 +48,7 @@ func Open(root paths.Root) (out []Question) {
 		if err != nil {
 			continue
 		}
-		if q, pid, err := parse(data); err == nil && lives(pid) {
+		if q, pid, err := parse(data); err == nil && (pid == 0 || console.Lives(pid)) {
 			q.File = filepath.Base(f)
 			out = append(out, q)
 		}
@@ -67,9 +64,6 @@ func (o Of) Open() []Question { return Open(o.Root) }
 
 // Answer is the function Answer.
 func (o Of) Answer(q Question, answer []byte) error { return Answer(o.Root, q, answer) }
-
-// lives tells whether a process is there: one that was killed leaves its file.
-func lives(pid int) bool { return pid == 0 || !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
 
 // parse reads a file (section Ask, a key and a value a line).
 func parse(data []byte) (q Question, pid int, err error) {
