@@ -69,8 +69,12 @@ func run(ctx context.Context, serial bool) error {
 	if !serial {
 		return err
 	}
-	// The line goes on as a log: with how the machine is now, since what was said meanwhile was held back. Whoever reads
-	// the log takes it by lines, and the page was one without an end.
+	// The line goes on as a log: with how the machine is now, since what was said meanwhile was held back. It is read after
+	// the line was given back, so that no change is between the two. Whoever reads the log takes it by lines, and the page
+	// was one without an end.
+	if lerr := console.Leave(root, console.Serial); lerr != nil {
+		fmt.Fprintln(os.Stderr, "spore-screen:", lerr)
+	}
 	if data, rerr := atomicfile.ReadLimited(root.At(paths.Status), 1<<20); rerr == nil {
 		_, _ = os.Stdout.Write(append([]byte("\n"), data...))
 	}

@@ -45,14 +45,30 @@ const Questions = "/run/systemd/ask-password"
 // taken are the runtime directories of the units, which are there while those run.
 var taken = map[string]string{Monitor: "/run/spore-screen", Serial: "/run/spore-screen-serial"}
 
+// left is a file in those: the pages are closed, and the unit is about to end.
+const left = "/left"
+
 // Taken tells whether pages are shown on a terminal, so that nobody else writes on it.
 func Taken(root paths.Root, device string) bool {
 	dir, ok := taken[device]
 	if !ok {
 		return false
 	}
-	_, err := os.Stat(root.At(dir))
-	return err == nil
+	if _, err := os.Stat(root.At(dir)); err != nil {
+		return false
+	}
+	_, err := os.Stat(root.At(dir + left))
+	return err != nil
+}
+
+// Leave has a terminal not be taken any more from now on. systemd removes the directory a while after the program has
+// ended, and what others had to say in between would be lost.
+func Leave(root paths.Root, device string) error {
+	f, err := os.Create(root.At(taken[device] + left))
+	if err != nil {
+		return fmt.Errorf("give back %s: %w", device, err)
+	}
+	return f.Close()
 }
 
 // maxQuestion is how much of the file of a question is read, in bytes.

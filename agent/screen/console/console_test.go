@@ -105,6 +105,10 @@ func TestATakenTerminalIsLeftAlone(t *testing.T) {
 	require.Equal(t, "a", text())
 	require.False(t, Taken(root, Serial))
 	Write(root, Serial, "there is none")
+	require.NoError(t, Leave(root, Monitor))
+	Write(root, Monitor, "c")
+	require.Contains(t, text(), "c", "the unit has yet to end")
+	require.ErrorContains(t, Leave(root, Serial), "give back")
 }
 
 // A terminal whose other end stands still takes what fits into its buffer.
