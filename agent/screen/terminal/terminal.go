@@ -269,6 +269,9 @@ func (s *shown) show(ctx context.Context, name page.Name) {
 	m.Asked, s.model.Asked = false, true
 	go func() {
 		s.Source.Page(ctx, name, &m)
+		if ctx.Err() != nil {
+			return // A select takes either of two that are ready.
+		}
 		select {
 		case s.loaded <- &m:
 		case <-ctx.Done():

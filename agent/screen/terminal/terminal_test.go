@@ -22,6 +22,8 @@ type source struct {
 	failed []string
 	// hold has pages wait until their context ends.
 	hold bool
+	// holdServices does so for one page.
+	holdServices bool
 }
 
 func (s *source) Status(m *page.Model) {
@@ -33,8 +35,9 @@ func (s *source) Status(m *page.Model) {
 }
 
 func (s *source) Page(ctx context.Context, name page.Name, m *page.Model) {
-	if s.hold {
+	if s.hold || s.holdServices && name == page.ServicesPage {
 		<-ctx.Done()
+		m.Journal, m.JournalProblem = nil, "it was cut off"
 		return
 	}
 	if name == page.JournalPage {
@@ -214,6 +217,18 @@ func TestAPageThatDoesNotComeHoldsNothingUp(t *testing.T) {
 	sees(t, r, "[ ok ] dns-server")
 	tap(r, vt.KeyQ)
 	require.ErrorIs(t, <-ended, ErrLeft)
+}
+
+// What was found out until a person turned the page is half of an answer.
+func TestAPageThatWasLeftDoesNotComeAfterwards(t *testing.T) {
+	r, _, _ := run(t, Options{Source: &source{holdServices: true}, Small: true})
+	for range 30 {
+		tap(r, vt.Key2)
+		sees(t, r, "- services")
+		tap(r, vt.Key3)
+		sees(t, r, "the newest line")
+		require.NotContains(t, r.take(), "it was cut off")
+	}
 }
 
 // A serial line of 9600 baud takes 960 bytes a second.
