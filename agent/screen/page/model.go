@@ -33,6 +33,7 @@ type Status struct {
 	Advice        string            `json:"advice"`
 	Seen          *Seen             `json:"seen"`
 	BootDisk      string            `json:"bootDisk"`
+	NoCloud       *NoCloud          `json:"nocloud"`
 	Addresses     []string          `json:"addresses"`
 }
 
@@ -47,6 +48,11 @@ type (
 	Held struct {
 		Role   string `json:"role"`
 		Reason string `json:"reason"`
+	}
+	// NoCloud says what of a hypervisor's facts was not taken, and why.
+	NoCloud struct {
+		NotTaken []string `json:"notTaken"`
+		Problem  string   `json:"problem"`
 	}
 	// State says what /var is.
 	State struct {

@@ -330,3 +330,15 @@ func FuzzClean(f *testing.F) {
 		}
 	})
 }
+
+// The plain page that was there before says so, too.
+func TestWhatAHypervisorSaidInVainIsShown(t *testing.T) {
+	m := &Model{Status: &Status{Node: "edge-01", NoCloud: &NoCloud{NotTaken: []string{"user-data: packages"},
+		Problem: "two volumes CIDATA"}}}
+	g, _ := m.Render(View{Page: StatusPage, Small: true}, 80, 24)
+	require.Contains(t, g.String(), "nocloud     two volumes CIDATA")
+	require.Contains(t, g.String(), "not taken   user-data: packages")
+	m.Status.Problem = "this machine does not match any node: two volumes CIDATA"
+	g, _ = m.Render(View{Page: StatusPage, Small: true}, 80, 24)
+	require.NotContains(t, g.String(), "nocloud ")
+}

@@ -135,6 +135,12 @@ func problems(d *document, s *Status) {
 	if s.State != nil {
 		d.few("state", s.State.Warning, Bold)
 	}
+	if c := s.NoCloud; c != nil {
+		if !strings.Contains(s.Problem, c.Problem) {
+			d.few("nocloud", c.Problem, Bold)
+		}
+		d.few("not taken", strings.Join(c.NotTaken, ", "), Plain)
+	}
 	for _, disk := range s.Disks {
 		if disk.Problem != "" {
 			d.few("disk", disk.Use+": "+disk.Problem, Bold)
