@@ -100,6 +100,8 @@ func TestPackagesOfDebian(t *testing.T) {
 		// What every node runs besides the agent.
 		Payloads: []recipe.Payload{{Name: "spore-metrics", Files: []recipe.PayloadFile{
 			{Path: "/usr/bin/spore-metrics", Mode: 0o755, Content: tree.Bytes("#!/bin/sh\n")},
+		}}, {Name: "spore-screen", Files: []recipe.PayloadFile{
+			{Path: "/usr/bin/spore-screen", Mode: 0o755, Content: tree.Bytes("#!/bin/sh\n")},
 		}}},
 	}
 	t.Run("their tree is mmdebstrap's but for explained differences", func(t *testing.T) { testDifferences(t, theirs, packages, o) })
