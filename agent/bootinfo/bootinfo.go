@@ -29,6 +29,8 @@ const (
 	RootTree = "/run/spore/root-tree"
 	// Delivered is the node's bundle as the boot medium has it, for root alone. Nobody has looked at it yet.
 	Delivered = "/run/spore/delivered/bundle"
+	// Answers is the answer file that the boot medium has (package answers), for root alone. Nobody has looked at it yet.
+	Answers = "/run/spore/delivered/answers"
 	// DeliveredNoCloud is the node's bundle as NoCloud gave it, for root alone. The agent writes it, and nobody has looked
 	// at it either.
 	DeliveredNoCloud = "/run/spore/delivered/nocloud"

@@ -28,7 +28,7 @@ func TestOperatorsReadTheLineAsItIsWritten(t *testing.T) {
 	require.Equal(t, nodeapi.Status{
 		Spore: 1, Cluster: "plant", Node: "edge-01", System: "running", Roles: []string{"mqtt-broker"}, Held: []nodeapi.Held{{Role: "worker", Reason: "missing"}},
 		Services: l.Services, Failed: l.Failed, Waiting: l.Waiting, Problem: "p", Addresses: l.Addresses,
-		BootID: "b", BuildTime: 1_790_000_000, Versions: l.Versions, Configuration: &nodeapi.Configuration{RootHash: "aa", ClusterHash: "01", Serial: 7, Trial: true, Staged: "02", StagedRoot: "bb", Other: "02", OtherRoot: "bb", Live: true, Loader: "l", Problem: "q"},
+		BootID: "b", BuildTime: 1_790_000_000, Versions: l.Versions, Times: l.Times, Configuration: &nodeapi.Configuration{RootHash: "aa", ClusterHash: "01", Serial: 7, Trial: true, Staged: "02", StagedRoot: "bb", Other: "02", OtherRoot: "bb", Live: true, Loader: "l", Problem: "q"},
 		NoCloud: &nodeapi.NoCloud{From: []string{"a volume"}, NotTaken: []string{"user-data: users"}, Problem: "r"},
 		Updates: &nodeapi.Updates{At: time.Unix(1_790_000_000, 0).UTC(), From: "https://x", Problem: "no route"},
 	}, s)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync"
@@ -600,7 +601,7 @@ func TestAPageThatNeedsARoleIsThereWhereANodeHasIt(t *testing.T) {
 	require.Contains(t, text, "No node has the role press.")
 	p.watcher.cluster.Members = map[string][]string{"press": {"edge-01"}}
 	_, text = p.page(t, "/")
-	require.Contains(t, text, "Cluster Alerts Configuration Machines Presses")
+	require.Contains(t, text, "Configuration Machines Presses")
 	_, text = p.page(t, "/press?topic=press")
 	require.Contains(t, text, "Topic press")
 	d, _, err := p.server.draw("/press?topic=press")

@@ -57,7 +57,7 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 			}
 		})
 	}()
-	if send(w, "begun", nil) != nil {
+	if send(w, "begun", "", nil) != nil {
 		return
 	}
 	tick := time.NewTicker(gather)
@@ -72,12 +72,12 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 			if err != nil {
 				text = "The node does not answer any more: " + shown(err.Error())
 			}
-			_ = send(w, "ended", text)
+			_ = send(w, "ended", "", text)
 			return
 		case now := <-tick.C:
 			switch {
 			case s.watcher.Ended():
-				_ = send(w, "ended", "The certificate has ended. Start spore dashboard again.")
+				_ = send(w, "ended", "", "The certificate has ended. Start spore dashboard again.")
 				return
 			case len(lines) > 0:
 				idle = now
@@ -86,7 +86,7 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 				}
 			case now.Sub(idle) > beats: // So that a browser that has gone is known.
 				idle = now
-				if send(w, "same", nil) != nil {
+				if send(w, "same", "", nil) != nil {
 					return
 				}
 			}
@@ -104,5 +104,5 @@ func sendLines(w http.ResponseWriter, lines <-chan logs.Line) error {
 	if len(out) == 0 {
 		return nil
 	}
-	return send(w, "lines", out)
+	return send(w, "lines", "", out)
 }

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -93,7 +94,11 @@ func NewServer(o Options, w *Watcher) (*Server, error) {
 		searches: make(chan struct{}, searches), followers: make(chan struct{}, maxFollowers), questions: make(chan struct{}, questions),
 		pages: map[string]drawing{},
 	}
-	for _, name := range []string{"cluster", "node", "alerts", "silence", "problem"} {
+	names := []string{"silence", "problem"}
+	for _, r := range s.rows {
+		names = append(names, r.template)
+	}
+	for _, name := range names {
 		t, err := template.New(name).Funcs(s.functions()).ParseFS(templateFiles, "templates/page.html", "templates/"+name+".html")
 		if err != nil {
 			return nil, fmt.Errorf("internal error: %w", err)
@@ -180,6 +185,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.static.ServeHTTP(w, r)
 	case r.URL.Path == "/events":
 		s.events(w, r)
+	case r.URL.Path == seriesPath:
+		s.series(w, r)
+	case r.URL.Path == journalPath:
+		s.journal(w, r)
 	case r.URL.Path == silencePath || r.URL.Path == unsilencePath:
 		s.act(w, r)
 	case r.Method != http.MethodGet:
@@ -194,7 +203,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	v, _ := s.watcher.Look()
-	p, name := s.pageOf(r.URL.Path, v, s.Now())
+	p, name := s.pageOf(r.Context(), r.URL, v, s.Now())
 	d, err := s.content(p, name)
 	// The browser says by the sum what it has, and gets only what is new.
 	p.Main, p.Sum = template.HTML(d.main), d.id()
@@ -240,7 +249,7 @@ func (s *Server) draw(address string) (drawing, <-chan struct{}, error) {
 	if d, ok := s.pages[address]; ok && now.Sub(d.at) < drawn && now.Sub(d.at) >= 0 && (d.grows.IsZero() || now.Before(d.grows)) {
 		return d, changed, nil
 	}
-	p, name := s.pageOf(path, v, now)
+	p, name := s.pageOf(context.Background(), at, v, now)
 	d, err := s.content(p, name)
 	if err != nil {
 		return drawing{}, nil, err
@@ -283,31 +292,19 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) send(r *http.Request, w http.ResponseWriter, path string) error {
-	out := http.NewResponseController(w)
-	defer func() { _ = out.SetWriteDeadline(time.Time{}) }() // The connection may have another request.
+func (s *Server) sendPages(r *http.Request, w http.ResponseWriter, address string) error {
+	at, err := url.Parse(address)
+	if err != nil {
+		return fmt.Errorf("the address of the page is malformed: %w", err)
+	}
+	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }() // The connection may have another request.
 	// A browser that comes again says what it got last (HTML, 9.2.4), and one that comes first what the page had.
 	sent := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("sum"))
-	event := func(name string, data any) error {
-		var text bytes.Buffer
-		plain := json.NewEncoder(&text)
-		plain.SetEscapeHTML(false) // Half of a page would be escapes.
-		if err := plain.Encode(data); err != nil {
-			return err
-		}
-		// One that takes nothing any more is not to keep its seat.
-		if err := out.SetWriteDeadline(time.Now().Add(writing)); err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(w, "event: %s\nid: %s\ndata: %s\n", name, sent, text.Bytes()); err != nil {
-			return err
-		}
-		return out.Flush()
-	}
+	event := func(name string, data any) error { return send(w, name, sent, data) }
 	for {
 		if s.watcher.Ended() {
 			v, _ := s.watcher.Look()
-			p, name := s.pageOf(path, v, s.Now())
+			p, name := s.pageOf(r.Context(), at, v, s.Now())
 			d, err := s.content(p, name)
 			if err != nil {
 				return err
@@ -353,6 +350,9 @@ func send(w http.ResponseWriter, name, id string, data any) error {
 		if text, err = encode(data); err != nil {
 			return err
 		}
+	}
+	if id != "" {
+		id = "id: " + id + "\n"
 	}
 	out := http.NewResponseController(w)
 	if err := out.SetWriteDeadline(time.Now().Add(writing)); err != nil {

@@ -299,8 +299,8 @@ func TestAServiceIsAskedOnlyWhileSomebodyLooksAtItsPage(t *testing.T) {
 
 func TestAPageOfAServiceIsThereWhereANodeHasItsRole(t *testing.T) {
 	for role, want := range map[string]string{
-		"alerts": "Cluster Alerts Configuration Machines", mqttBroker: "Cluster Alerts MQTT and DNS Configuration Machines", broker: "Cluster Alerts Quorums Kafka Configuration Machines",
-		monitor: "Cluster Alerts Quorums Ceph Configuration Machines",
+		"alerts": "History Configuration Machines The nodes", mqttBroker: "History MQTT and DNS Configuration Machines", broker: "History Quorums Kafka Configuration Machines",
+		monitor: "History Quorums Ceph Configuration Machines",
 	} {
 		_, text := newServing(t, role).page(t, "/")
 		require.Contains(t, text, want)

@@ -43,9 +43,15 @@ type page struct {
 	NoAlerts, AlertsKnown, AlertsStale bool
 	AlertsProblem, AlertsAge           string
 	Firing                             []alert
-	// Acts says that alerts can be silenced, Form is where, and Still that the page does not change.
-	Acts, Still bool
-	Form        *form
+	// Charts says that it has some, and wants the scripts that draw them.
+	Charts bool
+	// Data is what a page has that has no field here.
+	Data any
+	// Still says that it does not change while it is open.
+	Still bool
+	// Acts says that alerts can be silenced, and Form is where.
+	Acts bool
+	Form *form
 	// Problem is why there is no other page.
 	Problem *problem
 }
@@ -225,17 +231,18 @@ func (s *Server) acts() bool { return s.watcher.asker.Silence != nil && s.Token 
 
 // frame is what all pages have.
 func (s *Server) frame(path string) page {
-	p := page{Cluster: s.Cluster, Dir: s.Dir, Command: "spore dashboard", Acts: s.acts()}
+	p := page{
+		Cluster: s.Cluster, Dir: s.Dir, Command: "spore dashboard", Acts: s.acts(), Links: s.links(path), Title: s.Cluster,
+	}
 	if !s.watcher.asker.Ends.IsZero() {
 		p.Ends = s.watcher.asker.Ends.UTC().Format("2006-01-02 15:04 UTC")
 	}
-	p.Links = []link{{"Cluster", "/", path == "/"}, {"Alerts", "/alerts", path == "/alerts"}}
 	return p
 }
 
-// pageOf is what a path shows; the template is its second value.
-func (s *Server) pageOf(path string, v View, now time.Time) (page, string) {
-	p := s.frame(path)
+// pageOf is what an address shows; the row's name of a template is its second value.
+func (s *Server) pageOf(ctx context.Context, at *url.URL, v View, now time.Time) (page, string) {
+	p := s.frame(at.Path)
 	troubles := v.Troubles(s.Dir)
 	if len(troubles) > 0 {
 		p.Title = fmt.Sprintf("%d wrong – %s", len(troubles), s.Cluster)

@@ -35,6 +35,28 @@ type Asker struct {
 	Node func(ctx context.Context, name string) (nodeapi.Status, nodeapi.Health, error)
 	// Alerts asks who knows them what fires. It is nil where the cluster has no alerts.
 	Alerts func(ctx context.Context) ([]machine.Alert, error)
+	// Logs searches the logs (logs.Search).
+	Logs func(ctx context.Context, q logs.Question) (logs.Found, error)
+	// Follow gives the last lines of a node, and then each as it is written (logs.Follow).
+	Follow func(ctx context.Context, node string, lines int, each func(logs.Line) error) error
+	// Trail asks who had nodes change something (trail.Ask).
+	Trail func(ctx context.Context, q trail.Question) (trail.Answer, error)
+	// Query asks a store of metrics, and says which (metrics.Query). It is nil where the cluster has none.
+	Query func(ctx context.Context, o nodeapi.Order) (series []machine.Series, store string, err error)
+	// Renewals asks all nodes how far they are with their certificates (nodeapi.RenewalPath).
+	Renewals func(ctx context.Context) []reach.Answer[nodeapi.Renewal]
+	// Devices writes the disks and the network of a node as text.
+	Devices func(ctx context.Context, node string) (disks, network string, err error)
+	// Verb has the first node with a role that answers carry out a verb that looks, and the next one where that fails.
+	Verb func(ctx context.Context, role, verb string, o nodeapi.Order) (Reply, error)
+	// On has one node carry out a verb that looks.
+	On func(ctx context.Context, node, verb string, o nodeapi.Order) (Reply, error)
+	// Files are those of the operator's folder that a configuration is compiled from, by their paths in it.
+	Files func() (map[string][]byte, error)
+	// Metrics asks a node for what it measures, in the text format of Prometheus.
+	Metrics func(ctx context.Context, node string) ([]byte, error)
+	// Machines asks the spore serve of this machine for the machines that boot from the network.
+	Machines func(ctx context.Context) (Machines, error)
 	// Silence and Unsilence have nobody told of alerts, and end that by the ID of the silence; they return what was done.
 	// Both are nil where the certificate is no operator's.
 	Silence   func(ctx context.Context, w Wish) (string, error)

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -85,6 +86,26 @@ func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen, out string) error 
 		return err
 	}
 	a := dashboard.Asker{Node: (&visitor{c: c, visits: map[string]*nodeapi.Visit{}}).ask, Timeout: c.Timeout, Ends: cert.NotAfter}
+	a.Logs = func(ctx context.Context, q logs.Question) (logs.Found, error) {
+		return logs.Search(ctx, c, q, time.Now())
+	}
+	a.Follow = func(ctx context.Context, node string, lines int, each func(logs.Line) error) error {
+		return logs.Follow(ctx, c, node, lines, each)
+	}
+	a.Trail = func(ctx context.Context, q trail.Question) (trail.Answer, error) {
+		return trail.Ask(ctx, c, q, time.Now())
+	}
+	a.Renewals = func(ctx context.Context) []reach.Answer[nodeapi.Renewal] {
+		return reach.Each(ctx, c, func(ctx context.Context, n facts.Node) (nodeapi.Renewal, error) {
+			return rotate.Nodes{Client: c.Client}.Ask(ctx, n.Name)
+		})
+	}
+	a.Devices = func(ctx context.Context, node string) (string, string, error) { return devices(ctx, c, node) }
+	if len(c.Facts.Members[metrics.Role]) > 0 {
+		a.Query = func(ctx context.Context, o nodeapi.Order) ([]machine.Series, string, error) {
+			return query.Query(ctx, c, o)
+		}
+	}
 	if len(c.Facts.Members[metrics.AlertsRole]) > 0 {
 		a.Alerts = func(ctx context.Context) ([]machine.Alert, error) { return alerts.Now(ctx, c) }
 		if acts(cert) {
@@ -122,6 +143,27 @@ func serve(cmd *cobra.Command, c *reach.Cluster, dir, listen, out string) error 
 	defer asking.Wait()
 	defer stop()
 	return entrance.Serve(ctx, l, door)
+}
+
+// maxDevices bounds what a node says of its disks, and of its network, in bytes.
+const maxDevices = 4 << 20
+
+// devices are the disks and the network of a node, as spore disks and spore net print them.
+func devices(ctx context.Context, c *reach.Cluster, node string) (onDisks, onNetwork string, err error) {
+	var texts [2]strings.Builder
+	for i, of := range []struct {
+		verb string
+		show func(io.Writer, string, []json.RawMessage) error
+	}{{"disks", disks.Show}, {"net", network.Show}} {
+		results, err := verb.Results(ctx, c, node, verb.Row(of.verb), nodeapi.Order{}, maxDevices)
+		if err == nil {
+			err = of.show(&texts[i], node, results)
+		}
+		if err != nil {
+			return "", "", err
+		}
+	}
+	return texts[0].String(), texts[1].String(), nil
 }
 
 // certificate is what nodes are shown.

@@ -39,7 +39,7 @@
     main.classList.remove("stale");
     silent = setTimeout(() => say("spore dashboard says nothing any more: what you see is old."), 9000);
   };
-  const events = new EventSource("/events?page=" + encodeURIComponent(location.pathname) + "&sum=" + main.dataset.sum);
+  const events = new EventSource("/events?page=" + encodeURIComponent(location.pathname + location.search) + "&sum=" + main.dataset.sum);
   events.addEventListener("page", (e) => {
     waiting = JSON.parse(e.data);
     offer();
