@@ -1,6 +1,7 @@
 package fat
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -303,6 +304,56 @@ func (e *Editor) create(dir, name string, size int64, content io.Reader, when ti
 	}
 	last := entryOf(d.short(entries, name), 0x20, first, size, fatTime(when))
 	return e.place(at, append(entries, last...))
+}
+
+// MakeDirectory makes an empty directory in one that is there. The name must be free. It appears with one write, as a file
+// does.
+func (e *Editor) MakeDirectory(parent, name string, when time.Time) error {
+	if err := e.makeDirectory(parent, name, when); err != nil {
+		return fmt.Errorf("make the directory %s/%s: %w", strings.TrimSuffix(parent, "/"), name, err)
+	}
+	return nil
+}
+
+func (e *Editor) makeDirectory(parent, name string, when time.Time) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	d, err := e.directory(parent)
+	if err != nil {
+		return err
+	}
+	if _, there := d.find(name); there {
+		return fs.ErrExist
+	}
+	entries, err := d.entriesFor(name)
+	if err != nil {
+		return err
+	}
+	at, err := e.room(d, len(entries)/dirEntrySize+1)
+	if err != nil {
+		return err
+	}
+	clusters, err := e.allocate(1)
+	if err != nil {
+		return err
+	}
+	up := d.first
+	if up == e.rootCluster {
+		up = 0 // Section 6.5: so is the root named there, whichever cluster it has.
+	}
+	stamp := fatTime(when)
+	content := append(entryOf(".          ", attrDir, clusters[0], 0, stamp), entryOf("..         ", attrDir, up, 0, stamp)...)
+	content = append(content, make([]byte, e.cluster-int64(len(content)))...)
+	if err := e.fill(clusters, e.cluster, bytes.NewReader(content)); err != nil {
+		return err
+	}
+	changed := map[int64]bool{}
+	e.take(clusters, changed)
+	if err := e.writeTable(changed); err != nil {
+		return err
+	}
+	return e.place(at, append(entries, entryOf(d.short(entries, name), attrDir, clusters[0], 0, stamp)...))
 }
 
 // Replace gives a file that is there another content, by the one write of the directory entry that names it: a cut

@@ -310,6 +310,44 @@ func TestAfterAPowerCutEachFileIsOldOrNew(t *testing.T) {
 	}
 }
 
+// A directory with a file in it is made by two changes: a cut leaves neither, the empty directory, or both, and what was
+// cut off is done again.
+func TestAfterAPowerCutAFileInANewDirectoryIsThereWholeOrNotAtAll(t *testing.T) {
+	do := func(e *fat.Editor) error {
+		if err := e.MakeDirectory("/", "spore", time.Time{}); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return e.Create("/spore", "node", 7, strings.NewReader("edge-01"), time.Time{})
+	}
+	m := makeDisk(t, fat.Options{Size: 64 * mib, Files: espFiles})
+	before, others := bytes.Clone(m.data), content(t, m.data)
+	require.NoError(t, do(edit(t, m)))
+	require.Equal(t, "edge-01", content(t, m.data)["/spore/node"])
+	requireSound(t, m.data)
+	require.ErrorIs(t, edit(t, m).MakeDirectory("/", "SPORE", time.Time{}), fs.ErrExist)
+	require.ErrorIs(t, edit(t, m).MakeDirectory("/none", "x", time.Time{}), fs.ErrNotExist)
+	require.NoError(t, edit(t, m).MakeDirectory("/spore", "a directory with a long name", time.Time{}))
+	requireSound(t, m.data)
+	ops := m.ops
+	rng, seen := rand.New(rand.NewPCG(5, 6)), map[string]int{}
+	for n := range ops {
+		data := cut(before, ops, n+1, rng)
+		got := content(t, data)
+		require.Contains(t, []string{"", "edge-01"}, got["/spore/node"], "cut at %d", n)
+		seen[got["/spore/node"]]++
+		delete(got, "/spore/node")
+		require.Equal(t, others, got, "cut at %d", n)
+		again := &memory{data: data}
+		if err := do(edit(t, again)); err != nil {
+			require.ErrorIs(t, err, fs.ErrExist)
+		}
+		require.Equal(t, "edge-01", content(t, again.data)["/spore/node"], "cut at %d", n)
+		requireSound(t, again.data)
+	}
+	require.Len(t, seen, 2)
+	faults.Tried(t, len(ops))
+}
+
 // A file whose content is replaced has the one before or the new one after a cut at any write, and always one.
 func TestAfterAPowerCutAReplacedFileHasOneContentWhole(t *testing.T) {
 	before, after := strings.Repeat("old loader", 900), strings.Repeat("new loader", 1100)
