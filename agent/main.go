@@ -18,6 +18,7 @@ import (
 
 	"spore/agent/answers"
 	"spore/agent/bundle"
+	"spore/agent/choice"
 	"spore/agent/command"
 	"spore/agent/config/staged"
 	"spore/agent/daemon"
@@ -186,6 +187,14 @@ func table(m *node.Machine) command.Table {
 					return verbs.Serve(ctx, m, kind, verblist.Handlers(), os.Stdin, os.Stdout)
 				}
 			},
+		},
+		{
+			Name:  "choice",
+			About: "list nodes, or choose one for this machine, as who stands before it asks on standard input; for a unit",
+			Read: plain(m, func(ctx context.Context, m *node.Machine) error {
+				signal.Ignore(syscall.SIGPIPE) // As with verbs.
+				return choice.Serve(ctx, m, os.Stdin, os.Stdout)
+			}),
 		},
 		{
 			Name:  "mend",

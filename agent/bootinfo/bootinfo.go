@@ -29,6 +29,9 @@ const (
 	RootTree = "/run/spore/root-tree"
 	// Delivered is the node's bundle as the boot medium has it, for root alone. Nobody has looked at it yet.
 	Delivered = "/run/spore/delivered/bundle"
+	// ChosenHere is the node that somebody chose at the machine, as the boot medium has it, for root alone. It counts where
+	// Info.ESPNode is the same.
+	ChosenHere = "/run/spore/delivered/chosen-here"
 	// Answers is the answer file that the boot medium has (package answers), for root alone. Nobody has looked at it yet.
 	Answers = "/run/spore/delivered/answers"
 	// DeliveredNoCloud is the node's bundle as NoCloud gave it, for root alone. The agent writes it, and nobody has looked

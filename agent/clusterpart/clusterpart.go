@@ -48,21 +48,39 @@ func Mounted(root paths.Root) Part {
 }
 
 // Match decides which node a machine with these facts is.
-func (p Part) Match(f identity.Facts) (identity.Result, error) {
+func (p Part) Match(f identity.Facts) (r identity.Result, err error) {
+	err = p.index(func(x *identity.Index) error {
+		r, err = x.Match(f)
+		return err
+	})
+	return r, err
+}
+
+// Claims lists all nodes with what the configuration says of their hardware.
+func (p Part) Claims() (list []identity.Claims, err error) {
+	err = p.index(func(x *identity.Index) error {
+		list, err = x.Claims()
+		return err
+	})
+	return list, err
+}
+
+// index opens the identity index.
+func (p Part) index(do func(*identity.Index) error) error {
 	file, err := os.Open(filepath.Join(p.Dir, facts.IdentityIndex))
 	if err != nil {
-		return identity.Result{}, fmt.Errorf("open the identity index of the cluster part: %w", err)
+		return fmt.Errorf("open the identity index of the cluster part: %w", err)
 	}
 	defer file.Close()
 	st, err := file.Stat()
 	if err != nil {
-		return identity.Result{}, fmt.Errorf("open the identity index of the cluster part: %w", err)
+		return fmt.Errorf("open the identity index of the cluster part: %w", err)
 	}
 	x, err := identity.Open(file, st.Size())
 	if err != nil {
-		return identity.Result{}, err
+		return err
 	}
-	return x.Match(f)
+	return do(x)
 }
 
 // Cluster reads what is the same on every node.

@@ -49,6 +49,10 @@ const (
 	// LookSocket and ActSocket are where the API's server hands over what a person asks the node to do (package verbs).
 	LookSocket = "/run/spore/look.sock"
 	ActSocket  = "/run/spore/act.sock"
+	// ChoiceSocket is where a node is chosen for a machine that matches none, and ChoiceLock is locked meanwhile (package
+	// choice).
+	ChoiceSocket = "/run/spore/choice.sock"
+	ChoiceLock   = "/run/spore/choice.lock"
 	// ShellSocket is where the API's server hands over an emergency shell, on images that have one (package shell).
 	ShellSocket = "/run/spore/shell.sock"
 	// ShellLock is locked while such a shell is open, and Shells holds what is kept of them (package kept).

@@ -34,7 +34,7 @@ func (b *boot) readESP() (string, error) {
 	if err != nil {
 		return "ignored the ESP: " + oneLine(err), nil
 	}
-	for _, step := range []func(*fat.FS) (string, error){b.readESPChoice, handOverBundle, handOverAnswers} {
+	for _, step := range []func(*fat.FS) (string, error){b.readESPChoice, handOverChosenHere, handOverBundle, handOverAnswers} {
 		text, err := step(fsys)
 		if err != nil {
 			return "", err
@@ -60,6 +60,11 @@ func (b *boot) readESPChoice(fsys *fat.FS) (string, error) {
 	}
 	b.info.ESPNode = name
 	return "the ESP chooses node " + name + " (not authenticated)", nil
+}
+
+// handOverChosenHere leaves to the main system by whom the choice was made.
+func handOverChosenHere(fsys *fat.FS) (string, error) {
+	return handOver(fsys, espfiles.ChosenHere, "the note that its node was chosen at the machine", maxNodeFile, bootinfo.ChosenHere)
 }
 
 // handOverBundle leaves the node's bundle of the ESP to the main system.

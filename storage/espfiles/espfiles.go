@@ -8,6 +8,9 @@ package espfiles
 const (
 	// Node holds the name of the node that the medium chooses.
 	Node = "/spore/node"
+	// ChosenHere holds the name of a node that somebody chose on the machine itself, and is there before Node is. Only such a
+	// choice can be undone there, and only while Node says the same.
+	ChosenHere = "/spore/chosen-here"
 	// Bundle holds the node's bundle of secrets.
 	Bundle = "/spore/bundle"
 	// Answers is an answer file (package answers): the machine installs itself as it says.

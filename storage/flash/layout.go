@@ -180,7 +180,8 @@ func Choose(from io.ReaderAt, size, at int64, c Choice, sectorSize int) (io.Read
 // NewESP makes an ESP of size bytes at a place of a disk with the files and a choice.
 func NewESP(files []fat.File, size, at int64, c Choice, sectorSize int) (io.ReaderAt, error) {
 	files = slices.DeleteFunc(slices.Clone(files), func(f fat.File) bool {
-		return slices.ContainsFunc([]string{espfiles.Node, espfiles.Bundle, espfiles.Answers, espfiles.Installed, seedPath},
+		return slices.ContainsFunc([]string{espfiles.Node, espfiles.ChosenHere, espfiles.Bundle, espfiles.Answers, espfiles.Installed,
+			seedPath},
 			func(s string) bool { return strings.EqualFold(s, f.Path) })
 	})
 	for name, data := range map[string][]byte{
