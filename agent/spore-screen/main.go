@@ -36,9 +36,10 @@ func main() {
 
 func run(ctx context.Context, serial bool) error {
 	root := paths.Root("/")
+	looker := look.Looker{Root: root, Journal: []string{"/usr/bin/journalctl"}, Now: time.Now}
 	o := terminal.Options{
-		Source: look.Looker{Root: root, Journal: []string{"/usr/bin/journalctl"}, Now: time.Now},
-		Every:  2 * time.Second, Redraw: 10 * time.Second, Questions: question.Of{Root: root},
+		Source: looker, Choose: looker.Choose,
+		Every: 2 * time.Second, Redraw: 10 * time.Second, Questions: question.Of{Root: root},
 	}
 	if serial {
 		// systemd asks there.

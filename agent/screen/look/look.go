@@ -1,6 +1,6 @@
 // Package look finds out what the pages of the screen show. It reads the status line, asks what carries out the verbs
 // of the node's API that look (spore-look.socket), reads the journal and what the kernel says of the hardware. It
-// changes nothing, and whoever does not answer in time costs one line of a page.
+// changes nothing but by Choose, and whoever does not answer in time costs one line of a page.
 package look
 
 import (
@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	choice "spore/agent/choice/call"
 	"spore/agent/paths"
 	"spore/agent/screen/page"
 	"spore/storage/atomicfile"
@@ -88,6 +89,13 @@ func (l Looker) Page(ctx context.Context, name page.Name, m *page.Model) {
 		}); err != nil {
 			m.Secrets, m.SecretsProblem = nil, err.Error()
 		}
+	case page.ChoicePage:
+		m.Choice, m.ChoiceProblem = nil, ""
+		a := l.Choose(ctx, choice.Call{Do: choice.Look})
+		if m.Choice, m.ChoiceProblem = a.View, a.Error; a.View == nil && a.Error == "" {
+			m.ChoiceProblem = "the answer lists no nodes"
+		}
+		m.Hardware = l.hardware()
 	case page.HardwarePage:
 		m.Hardware = l.hardware()
 	}
@@ -155,6 +163,33 @@ func (l Looker) ask(
 			}
 		}
 	}
+}
+
+// Choose hands over what a person chose, or asks what there is to choose (package choice). Why it was not done is in the
+// answer.
+func (l Looker) Choose(ctx context.Context, c choice.Call) choice.Answer {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	fail := func(what string, err error) choice.Answer { return choice.Answer{Error: what + ": " + err.Error()} }
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", l.Root.At(paths.ChoiceSocket))
+	if err != nil {
+		return fail("what keeps the choice of a node does not run yet", err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	data, err := json.Marshal(c)
+	if err == nil {
+		_, err = conn.Write(append(data, '\n'))
+	}
+	if err != nil {
+		return fail("hand over the choice", err)
+	}
+	var a choice.Answer
+	if err := json.NewDecoder(io.LimitReader(conn, choice.MaxAnswer)).Decode(&a); err != nil {
+		return fail("it is not known what became of it, since the answer was cut off: ask again", err)
+	}
+	return a
 }
 
 // transports are all ways into the journal but the kernel's audit records (systemd.journal-fields(7), _TRANSPORT).

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	choice "spore/agent/choice/call"
 	"spore/agent/paths"
 	"spore/agent/screen/page"
 	"spore/agent/verbs"
@@ -61,6 +62,52 @@ func looker(t *testing.T, answers map[string]string) (Looker, *[]verbs.Call) {
 	}()
 	t.Cleanup(func() { _ = listener.Close(); <-done })
 	return l, calls
+}
+
+func TestAChoiceIsHandedOver(t *testing.T) {
+	l, _ := looker(t, nil)
+	m := &page.Model{}
+	l.Page(t.Context(), page.ChoicePage, m)
+	require.Nil(t, m.Choice)
+	require.Contains(t, m.ChoiceProblem, "does not run yet")
+
+	require.NoError(t, os.MkdirAll(filepath.Dir(l.Root.At(paths.ChoiceSocket)), 0o755))
+	listener, err := net.Listen("unix", l.Root.At(paths.ChoiceSocket))
+	require.NoError(t, err)
+	defer listener.Close()
+	got := make(chan string, 1)
+	answers := func(text string) {
+		go func() {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			line, _ := bufio.NewReader(conn).ReadString('\n')
+			_, _ = conn.Write([]byte(text))
+			_ = conn.Close()
+			got <- line
+		}()
+	}
+	answers(`{"view":{"nodes":[{"name":"edge-01"}]}}` + "\n")
+	l.Page(t.Context(), page.ChoicePage, m)
+	require.JSONEq(t, `{"do":"look"}`, <-got)
+	require.Equal(t, "edge-01", m.Choice.Nodes[0].Name)
+	require.Empty(t, m.ChoiceProblem)
+
+	answers(`{"error":"the medium is write-protected"}` + "\n")
+	a := l.Choose(t.Context(), choice.Call{Do: choice.Choose, Node: "edge-01", Confirm: "edge-01"})
+	require.JSONEq(t, `{"do":"choose","node":"edge-01","confirm":"edge-01"}`, <-got)
+	require.Equal(t, "the medium is write-protected", a.Error)
+
+	for _, text := range []string{"", "{", `{"do":1`} {
+		answers(text)
+		require.Contains(t, l.Choose(t.Context(), choice.Call{Do: choice.Choose}).Error, "it is not known what became of it")
+		<-got
+	}
+	answers("{}")
+	l.Page(t.Context(), page.ChoicePage, m)
+	<-got
+	require.Contains(t, m.ChoiceProblem, "lists no nodes")
 }
 
 func TestTheStatusIsRead(t *testing.T) {

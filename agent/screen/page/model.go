@@ -3,6 +3,7 @@ package page
 import (
 	"time"
 
+	"spore/agent/choice/call"
 	"spore/wire/machine"
 )
 
@@ -172,6 +173,11 @@ type Model struct {
 	SecretsProblem string
 
 	Hardware *Hardware
+
+	// Choice is which nodes the machine could be, and Choosing how far the person is with choosing one.
+	Choice        *call.View
+	ChoiceProblem string
+	Choosing      Choosing
 }
 
 // Card is a network interface.

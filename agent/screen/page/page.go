@@ -26,10 +26,15 @@ const (
 	UpdatesPage
 	// QuestionPage is there while somebody is asked for a passphrase. It has no key of its own: KeyQuestion leads there.
 	QuestionPage
+	// ChoicePage is where a person chooses which node the machine is. KeyChoice leads there.
+	ChoicePage
 )
 
-// KeyQuestion leads to the page of a question.
-const KeyQuestion = 'p'
+// KeyQuestion leads to the page of a question, and KeyChoice to that where a node is chosen.
+const (
+	KeyQuestion = 'p'
+	KeyChoice   = 'n'
+)
 
 // Entry is a page with its key.
 type Entry struct {
@@ -78,7 +83,9 @@ type line struct {
 // document is a page before it is cut to the height of a terminal.
 type document struct {
 	width int
-	lines []line
+	// height is how many lines of it are seen at once.
+	height int
+	lines  []line
 }
 
 func (d *document) blank() { d.lines = append(d.lines, line{}) }
@@ -117,8 +124,8 @@ func (d *document) head(text string) {
 }
 
 // document makes the page that the view names.
-func (m *Model) document(v View, width int) *document {
-	d := &document{width: width}
+func (m *Model) document(v View, width, height int) *document {
+	d := &document{width: width, height: height}
 	switch v.Page {
 	case ServicesPage:
 		m.services(d)
@@ -136,6 +143,8 @@ func (m *Model) document(v View, width int) *document {
 		m.updates(d)
 	case QuestionPage:
 		m.question(d)
+	case ChoicePage:
+		m.choice(d)
 	default:
 		m.status(d)
 	}
@@ -146,9 +155,9 @@ func (m *Model) document(v View, width int) *document {
 // grows shorter while somebody reads it.
 func (m *Model) Render(v View, width, height int) (*Grid, int) {
 	g := NewGrid(width, height)
-	d := m.document(v, g.Width)
 	top, bottom := 1, g.Height-1 // The title is above, the keys are below.
 	room := max(bottom-top-1, 1)
+	d := m.document(v, g.Width, room)
 	if v.Page == StatusPage && !v.Small && m.Status != nil {
 		if rows := large(m.Status.Node, g.Width); rows != nil && len(d.lines)+len(rows)+2 <= room {
 			for i, r := range rows {
@@ -163,7 +172,7 @@ func (m *Model) Render(v View, width, height int) (*Grid, int) {
 		g.put(0, top+1+i, l.text, l.style)
 	}
 	m.title(g, v)
-	keys(g, v)
+	m.keys(g, v)
 	// The line between the title and the page says that there is more above, the one before the keys more below; a page
 	// that is as long as the room has none.
 	if scroll > 0 {
@@ -192,9 +201,13 @@ func (m *Model) title(g *Grid, v View) {
 	if cluster != "" {
 		left += " of " + Clean(cluster)
 	}
-	if v.Page == QuestionPage {
+	switch v.Page {
+	case StatusPage:
+	case QuestionPage:
 		left += " - question"
-	} else if v.Page != StatusPage {
+	case ChoicePage:
+		left += " - which node"
+	default:
 		left += " - " + Pages()[v.Page].Title
 	}
 	if most := g.Width - len(right) - 1; len(left) > most {
@@ -205,7 +218,7 @@ func (m *Model) title(g *Grid, v View) {
 }
 
 // keys draws the last line.
-func keys(g *Grid, v View) {
+func (m *Model) keys(g *Grid, v View) {
 	g.bar(g.Height-1, Reverse)
 	parts := make([]string, 0, len(Pages())+1)
 	for _, e := range Pages() {
@@ -214,8 +227,11 @@ func keys(g *Grid, v View) {
 	if v.Leaves {
 		parts = append(parts, "q quit")
 	}
-	if v.Page == QuestionPage { // The other keys are what is typed.
+	switch v.Page { // The other keys are what is typed.
+	case QuestionPage:
 		parts = []string{"Enter answers", "Esc looks at the machine", "Ctrl-U begins anew"}
+	case ChoicePage:
+		parts = m.choiceKeys()
 	}
 	text := " " + strings.Join(parts, " ")
 	if spare := g.Width - len(text) - 1; spare >= len(parts) {

@@ -167,6 +167,7 @@ func (m *Model) unmatched(d *document) {
 	problem := strings.TrimSuffix(strings.TrimSuffix(s.Problem, s.Advice), "; ")
 	d.few("problem", cmp.Or(problem, "this machine does not match any node"), Bold)
 	d.few("what to do", s.Advice, Bold)
+	d.few("or here", "key "+string(KeyChoice)+" chooses which node this machine is", Bold)
 	d.blank()
 	if seen := s.Seen; seen != nil {
 		d.few("cards", strings.Join(seen.MACs, "  "), Plain)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gdamore/tcell/v3"
 
+	"spore/agent/choice/call"
 	"spore/agent/screen/page"
 	"spore/agent/screen/question"
 )
@@ -50,6 +51,8 @@ type Options struct {
 	Small bool
 	// Questions are asked on a page; nil where they are not.
 	Questions Questions
+	// Choose has the choice of a node kept or undone; nil where none is made.
+	Choose func(context.Context, call.Call) call.Answer
 	// Asked tells whether somebody is asked for a passphrase on this terminal by another program; nil where that does not
 	// matter.
 	Asked func() bool
@@ -84,12 +87,15 @@ type shown struct {
 	// loaded are the pages that come from the source, each with the model as it then is; cancel ends the last question.
 	loaded chan *page.Model
 	cancel context.CancelFunc
+	// answers are those to calls of Choose.
+	answers chan call.Answer
 }
 
 // Run shows pages until the terminal is given back, for one of the reasons above, or the context ends. The screen was
 // opened by Open, and is the caller's to close.
 func Run(ctx context.Context, screen tcell.Screen, o Options) error {
-	s := &shown{Options: o, screen: screen, model: &page.Model{}, loaded: make(chan *page.Model), cancel: func() {}}
+	s := &shown{Options: o, screen: screen, model: &page.Model{}, loaded: make(chan *page.Model), cancel: func() {},
+		answers: make(chan call.Answer, 1)}
 	s.view.Leaves, s.view.Small = o.Leaves, o.Small
 	// As large as an answer may be, so that no part of one is left behind when it grows.
 	s.answer = make([]byte, 0, question.MaxAnswer)
@@ -122,8 +128,13 @@ func Run(ctx context.Context, screen tcell.Screen, o Options) error {
 			}
 		case m := <-s.loaded:
 			m.Question, m.Typed, m.Answered = s.model.Question, s.model.Typed, s.model.Answered
+			m.Choosing = s.model.Choosing
 			s.model = m
 			s.Source.Status(s.model)
+			s.draw()
+		case a := <-s.answers:
+			c := &s.model.Choosing
+			c.Sent, c.Done, c.Said = false, a.Error == "", cmp.Or(a.Error, a.Done)
 			s.draw()
 		case now := <-tick.C:
 			if o.Idle > 0 && now.Sub(touched) >= o.Idle {
@@ -151,6 +162,11 @@ func (s *shown) key(ctx context.Context, e *tcell.EventKey) error {
 		return nil
 	}
 	_, height := s.screen.Size()
+	if s.view.Page == page.ChoicePage {
+		s.choose(ctx, e, page.Step(height))
+		s.draw()
+		return nil
+	}
 	step := max(height-5, 1)
 	switch e.Key() {
 	case tcell.KeyUp:
@@ -183,6 +199,11 @@ func (s *shown) key(ctx context.Context, e *tcell.EventKey) error {
 			return ErrLeft
 		case c == string(page.KeyQuestion) && s.model.Question != "":
 			s.view.Page, s.view.Scroll = page.QuestionPage, 0
+		case c == string(page.KeyChoice) && s.Choose != nil:
+			if !s.model.Choosing.Sent && !s.model.Choosing.Done {
+				s.model.Choosing = page.Choosing{}
+			}
+			s.show(ctx, page.ChoicePage)
 		default:
 			for _, p := range page.Pages() {
 				if c == string(p.Key) {
@@ -252,6 +273,69 @@ func (s *shown) typed(e *tcell.EventKey) {
 			s.model.Typed++
 		}
 	}
+}
+
+// choose takes a key on the page where a node is chosen. What is typed finds a node in the list, and repeats the name of
+// the one that was taken from it.
+func (s *shown) choose(ctx context.Context, e *tcell.EventKey, step int) {
+	m, c := s.model, &s.model.Choosing
+	switch {
+	case e.Key() == tcell.KeyCtrlL:
+		s.screen.Sync()
+		return
+	case e.Key() == tcell.KeyEscape && (c.Node == "" || c.Sent || c.Done):
+		s.show(ctx, page.StatusPage)
+		return
+	case c.Sent || c.Done:
+		return
+	}
+	confirms := m.Confirms() != ""
+	typed := &c.Filter
+	if confirms {
+		typed = &c.Typed
+	}
+	before := *typed
+	switch e.Key() {
+	case tcell.KeyEscape:
+		c.Node, c.Typed, c.Said = "", "", ""
+	case tcell.KeyUp:
+		m.Move(-1)
+	case tcell.KeyDown:
+		m.Move(1)
+	case tcell.KeyPgUp:
+		m.Move(-step)
+	case tcell.KeyPgDn:
+		m.Move(step)
+	case tcell.KeyCtrlU:
+		*typed = ""
+	case tcell.KeyBackspace, tcell.KeyDelete:
+		*typed = before[:max(len(before)-1, 0)]
+	case tcell.KeyEnter:
+		switch {
+		case confirms:
+			s.send(ctx)
+		case !m.Take() && !m.Asked:
+			s.show(ctx, page.ChoicePage) // It is asked for again.
+		}
+	case tcell.KeyRune:
+		if text := e.Str(); len(text) == 1 && text[0] > ' ' && text[0] < 0x7f && len(before) < page.MaxTyped {
+			*typed += text
+		}
+	}
+	if !confirms && *typed != before {
+		c.At = 0
+	}
+}
+
+// send has a choice kept or undone whose node the person has named once more. It goes on when the page is left.
+func (s *shown) send(ctx context.Context) {
+	c := &s.model.Choosing
+	order, problem := s.model.Confirmed()
+	if c.Said = problem; problem != "" {
+		return
+	}
+	c.Sent = true
+	go func() { s.answers <- s.Choose(context.WithoutCancel(ctx), order) }()
 }
 
 // turn goes to the page beside.

@@ -12,6 +12,7 @@ import (
 	"github.com/gdamore/tcell/v3/vt"
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/choice/call"
 	"spore/agent/screen/page"
 	"spore/agent/screen/question"
 )
@@ -190,6 +191,69 @@ func TestAPassphraseIsTyped(t *testing.T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	require.Equal(t, []string{"ask.1 a1 9", "ask.2 c"}, q.answers)
+}
+
+// stranger is a machine that matches no node, with nodes to choose.
+type stranger struct {
+	source
+	refused string
+}
+
+func (s *stranger) Status(m *page.Model) {
+	s.source.Status(m)
+	m.Status.Node, m.Status.Problem = "", "it is in no file"
+}
+
+func (s *stranger) Page(ctx context.Context, name page.Name, m *page.Model) {
+	if name == page.ChoicePage {
+		m.Choice = &call.View{Refused: s.refused, Nodes: []call.Node{{Name: "edge-01"}, {Name: "spare-1"}, {Name: "stor-1"}}}
+	}
+}
+
+func TestAPersonChoosesANode(t *testing.T) {
+	calls := make(chan call.Call, 9)
+	answers := make(chan call.Answer)
+	r, _, _ := run(t, Options{Source: &stranger{}, Small: true, Choose: func(_ context.Context, c call.Call) call.Answer {
+		calls <- c
+		return <-answers
+	}})
+	sees(t, r, "key n chooses")
+	tap(r, vt.KeyN)
+	sees(t, r, "> [   ] edge-01")
+	tap(r, vt.KeyDown)
+	sees(t, r, "> [   ] spare-1")
+	tap(r, vt.KeyEnter)
+	sees(t, r, "Enter chooses")
+	tap(r, vt.KeyEsc)
+	sees(t, r, "Enter takes")
+	tap(r, vt.KeyS, vt.KeyT, vt.Key1, vt.KeyBackspace)
+	sees(t, r, "> [   ] stor-1")
+	require.NotContains(t, r.text(), "edge-01")
+	tap(r, vt.KeyEnter, vt.KeyS, vt.KeyEnter)
+	sees(t, r, "that is not the name stor-1")
+	require.Empty(t, calls)
+	tap(r, vt.KeyT, vt.KeyO, vt.KeyR, vt.KeyMinus, vt.Key1, vt.KeyEnter)
+	sees(t, r, "it is being done")
+	require.Equal(t, call.Call{Do: call.Choose, Node: "stor-1", Confirm: "stor-1"}, <-calls)
+	answers <- call.Answer{Error: "the medium is write-protected"}
+	sees(t, r, "answer      the medium is write-protected")
+	tap(r, vt.KeyEnter)
+	<-calls
+	answers <- call.Answer{Done: "this machine is stor-1"}
+	sees(t, r, "done        this machine is stor-1")
+	tap(r, vt.KeyEnter, vt.KeyEsc)
+	sees(t, r, "key n chooses")
+	require.Empty(t, calls, "what is done is not done again")
+}
+
+func TestNothingIsChosenWhereThatIsRefused(t *testing.T) {
+	r, _, _ := run(t, Options{Source: &stranger{refused: "started from a disc"}, Small: true,
+		Choose: func(context.Context, call.Call) call.Answer { panic("nobody may") }})
+	tap(r, vt.KeyN)
+	sees(t, r, "started from a disc")
+	tap(r, vt.KeyEnter)
+	sees(t, r, "Enter asks again")
+	require.NotContains(t, r.text(), "Enter chooses")
 }
 
 func TestASerialLineIsGivenBack(t *testing.T) {

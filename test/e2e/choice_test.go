@@ -1,0 +1,68 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/builder/vm"
+)
+
+// TestAPersonChoosesWhichNodeAMachineIs has somebody choose a node with the keys of a machine that matches none. The
+// machine restarts as that node, and stays it.
+func TestAPersonChoosesWhichNodeAMachineIs(t *testing.T) {
+	c := stranger("choice", "8", edgeIP, "", bootDisk(overlay(t)))
+	c.Display = true
+	g := boot(t, c)
+	s := g.settled()
+	require.Empty(t, s.Node, s.Raw)
+	require.Contains(t, s.Problem, "in no file of the configuration")
+	require.Eventually(t, func() bool {
+		now, err := g.Screen()
+		return err == nil && hasTitle(now)
+	}, bootLimit, time.Second, "the monitor has no page")
+	before := g.picture(t, "choice-status")
+
+	turns := func(name string, keys ...string) {
+		t.Helper()
+		g.press(t, keys...)
+		require.Eventually(t, func() bool {
+			now, err := g.Screen()
+			return err == nil && hasTitle(now) && !same(before, now)
+		}, bootLimit, time.Second, "nothing changes when %v is pressed", keys)
+		before = g.picture(t, name)
+	}
+	turns("choice-asked", "n")
+	// The list is asked for by a process of its own, which takes as long as it takes; what is typed before is kept.
+	turns("choice-typed", "e", "d", "g", "e", "minus", "0", "1")
+	from := before
+	require.Eventually(t, func() bool {
+		g.press(t, "ret") // Until there is a list to take it from, which asks for it again.
+		now, err := g.Screen()
+		return err == nil && !same(from, now)
+	}, bootLimit, 5*time.Second, "the node is not taken from the list")
+	before = g.picture(t, "choice-taken")
+
+	turns("choice-wrong", "e", "d", "g", "e", "minus", "0", "2", "ret") // It is another name.
+	turns("choice-named", "backspace", "1")
+	g.press(t, "ret")
+	g.awaitLine(`the node edge-01 was chosen at this machine`)
+	s = g.await("a status line of the node", func(s vm.Status) bool { return s.Node == "edge-01" })
+	requireMatched(t, s, "edge-01", "esp", "edge-01")
+	s = g.settled()
+	require.Equal(t, "edge-01", s.Node, s.Raw)
+	for _, h := range s.Held {
+		require.Contains(t, h.Reason, "no bundle for this node came with the machine", "a choice brings no secret")
+	}
+}
+
+// press presses keys one after the other, as a person does.
+func (g *guest) press(t *testing.T, keys ...string) {
+	t.Helper()
+	for _, k := range keys {
+		require.NoError(t, g.Press(k))
+	}
+}
