@@ -14,7 +14,7 @@ import (
 // TestAPersonChoosesWhichNodeAMachineIs has somebody choose a node with the keys of a machine that matches none. The
 // machine restarts as that node, and stays it.
 func TestAPersonChoosesWhichNodeAMachineIs(t *testing.T) {
-	c := stranger("choice", "8", edgeIP, "", bootDisk(overlay(t)))
+	c := stranger("choice", "8", "10.77.0.70", "", bootDisk(overlay(t)))
 	c.Display = true
 	g := boot(t, c)
 	s := g.settled()
