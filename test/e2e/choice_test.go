@@ -15,7 +15,7 @@ import (
 // machine restarts as that node, and stays it.
 func TestAPersonChoosesWhichNodeAMachineIs(t *testing.T) {
 	c := stranger("choice", "8", "10.77.0.70", "", bootDisk(overlay(t)))
-	c.Display = true
+	c.Display, c.Reboots = true, true
 	g := boot(t, c)
 	s := g.settled()
 	require.Empty(t, s.Node, s.Raw)

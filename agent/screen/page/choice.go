@@ -101,7 +101,7 @@ func (m *Model) list(d *document) {
 	} else {
 		d.few("find", m.Choosing.Filter+"_", Bold)
 	}
-	d.few("", markFor+" this machine has what is listed   "+markAgainst+" it has not", Plain)
+	d.few("", markFor+" this machine has what is listed, "+markAgainst+" it has not", Plain)
 	d.blank()
 	found := m.Found()
 	if len(found) == 0 {
