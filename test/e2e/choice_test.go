@@ -3,6 +3,9 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -12,9 +15,13 @@ import (
 )
 
 // TestAPersonChoosesWhichNodeAMachineIs has somebody choose a node with the keys of a machine that matches none. The
-// machine restarts as that node, and stays it.
+// machine restarts as that node. Its disk has no room for state, so that the choice is undone in the same way.
 func TestAPersonChoosesWhichNodeAMachineIs(t *testing.T) {
-	c := stranger("choice", "8", "10.77.0.70", "", bootDisk(overlay(t)))
+	image, err := os.Stat(suite.image)
+	require.NoError(t, err)
+	disk := filepath.Join(t.TempDir(), "disk.qcow2")
+	require.NoError(t, vm.Overlay(t.Context(), suite.image, disk, image.Size()))
+	c := stranger("choice", "8", "10.77.0.70", "", bootDisk(disk))
 	c.Display, c.Reboots = true, true
 	g := boot(t, c)
 	s := g.settled()
@@ -57,6 +64,30 @@ func TestAPersonChoosesWhichNodeAMachineIs(t *testing.T) {
 	for _, h := range s.Held {
 		require.Contains(t, h.Reason, "no bundle for this node came with the machine", "a choice brings no secret")
 	}
+	require.NotEmpty(t, s.Held)
+	require.Equal(t, "tmpfs", s.State.Kind, s.Raw)
+
+	require.Eventually(t, func() bool {
+		now, err := g.Screen()
+		return err == nil && hasTitle(now)
+	}, bootLimit, time.Second, "the monitor has no page")
+	g.press(t, "n")
+	undone := regexp.MustCompile(`the choice of the node edge-01 was undone`)
+	require.Eventually(t, func() bool {
+		if _, ok := g.Console.Find(g.mark, undone); ok {
+			return true
+		}
+		// What was typed before the question was there was meant for a list.
+		for range len("edge-01") {
+			g.press(t, "backspace")
+		}
+		g.press(t, "e", "d", "g", "e", "minus", "0", "1")
+		g.picture(t, "choice-undo")
+		g.press(t, "ret")
+		return false
+	}, bootLimit, 10*time.Second, "the choice is not undone")
+	s = g.await("a status line of a machine that matches no node", func(s vm.Status) bool { return s.Node == "" && s.Problem != "" })
+	require.Contains(t, s.Problem, "in no file of the configuration")
 }
 
 // press presses keys one after the other, as a person does.
