@@ -36,6 +36,9 @@ APPLIANCES_E2E = TestAppliances
 # Clusters of masters, which form and elect; each run of the tests of containers has a network of its own.
 MASTERS_NSPAWN = Masters|MembersOfEtcd|OffForAYear|EveryOrderOfPowerForms
 
+# Nodes whose logs are kept, which run in the row that has time for them.
+LOGS_NSPAWN = LogsOutlive|ADayWithoutTheStore|SaidAroundAnAlert
+
 # The shipped cluster in parts, of which the other is that of Kubernetes; as a whole it is left to `make shipped`.
 SHIPPED_BROKERS = TestTheShippedBrokersOfKafkaAndMQTT
 
@@ -43,7 +46,7 @@ SHIPPED_BROKERS = TestTheShippedBrokersOfKafkaAndMQTT
 # which order (test/e2e/turns_test.go). What they measured is kept in the folder, which the targets below want.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) $(NOVET) -count=1 -tags e2e -parallel 100 -v
 
-.PHONY: help image boot lint unit test first-image first-kubernetes first-unit first-lint first-payloads first-images test-masters test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-images kubernetes volumes shipped check soak faults packages appliances pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
+.PHONY: help image boot lint unit test test-units test-compilers test-masters test-logs test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-images kubernetes volumes shipped check soak faults packages appliances pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,36 +84,27 @@ unit:
 test: export SPORE_RUN = $(abspath $(OUT)/run)
 test: ready ## everything but the long counts and volumes for pods, with a table of where the time went
 	@$(STAGE) begin
-# The machines of Kubernetes wait for each other a quarter of the time: what computes and boots nothing has it. Beside the boots
-# they were tried, and all of it took longer: each of six emulators on two processors takes more time for the same work.
-	@$(MAKE) --no-print-directory -j2 first-kubernetes first-images
+# Unit tests wait half of their time; what compiles has it.
+	@$(MAKE) --no-print-directory -j2 test-units test-compilers
 # Beside the boots runs all that boots no machine, in two rows: clusters of containers wait two thirds of their time. The boots
 # yield: they wait for conditions, while those clusters have elections with bounds in seconds.
 	@$(MAKE) --no-print-directory -j3 test-boots test-masters-beside test-nodes-beside
+# The machines of Kubernetes wait for each other a quarter of the time. What compares bytes has what is left. Beside the boots, and
+# beside the unit tests, they were tried, and all of it took longer: emulators on busy processors take more time for the same work.
+	@$(MAKE) --no-print-directory -j2 test-kubernetes test-images
 	@$(STAGE) end -limit $(LIMIT) -flaky $(OUT)/results/flaky.md
 
-# On a new machine the unit tests, which wait half of their time, run while the image is compiled. What comes behind the image
-# uses what was compiled for it.
-first-image:
-	@$(STAGE) run "image" $(MAKE) --no-print-directory image
+test-units:
+	@$(STAGE) run "unit tests" $(MAKE) --no-print-directory unit
 
-first-kubernetes: first-image
-	@$(MAKE) --no-print-directory test-kubernetes
-
-first-unit:
-	@$(STAGE) run "unit tests" nice -n 5 $(MAKE) --no-print-directory unit
-
-first-lint: first-unit
-	@$(STAGE) run "lint" nice -n 10 $(MAKE) --no-print-directory lint
-
-first-payloads: first-lint first-image
-	@$(STAGE) run "payloads" nice -n 10 $(GOTEST) $(NOVET) -count=1 -tags integration -timeout 60m ./test/payloads
-
-first-images: first-payloads
-	@$(MAKE) --no-print-directory test-images
+test-compilers:
+	@$(STAGE) run "lint" nice -n 5 $(MAKE) --no-print-directory lint
+	@$(STAGE) run "image" nice -n 5 $(MAKE) --no-print-directory image
+	@$(STAGE) run "payloads" nice -n 5 $(GOTEST) $(NOVET) -count=1 -tags integration -timeout 60m ./test/payloads
 
 test-masters-beside:
 	@$(MAKE) --no-print-directory test-masters
+	@$(MAKE) --no-print-directory test-logs
 	@$(MAKE) --no-print-directory test-foreign
 	@$(MAKE) --no-print-directory test-brokers
 
@@ -139,8 +133,11 @@ test-boots:
 test-masters:
 	@$(STAGE) run "several masters" $(GOTEST) $(NOVET) -count=1 -tags e2e -timeout 40m -v -run '$(MASTERS_NSPAWN)' ./test/nspawn
 
+test-logs:
+	@$(STAGE) run "logs of several nodes" $(GOTEST) $(NOVET) -count=1 -tags e2e -timeout 40m -v -run '$(LOGS_NSPAWN)' ./test/nspawn
+
 test-nodes:
-	@$(STAGE) run "several nodes, conformance" $(GOTEST) $(NOVET) -count=1 -p 1 -tags 'integration e2e' -timeout 40m -v -skip '$(MASTERS_NSPAWN)' \
+	@$(STAGE) run "several nodes, conformance" $(GOTEST) $(NOVET) -count=1 -p 1 -tags 'integration e2e' -timeout 40m -v -skip '$(MASTERS_NSPAWN)|$(LOGS_NSPAWN)' \
 	    ./test/nspawn ./test/conformance
 
 kubernetes: ## boot the master, a worker and the storage of configs/ in QEMU, master and worker each once more than make test does
