@@ -179,7 +179,7 @@ func (m Machine) mayUndo(id detect.Identity) error {
 			"medium again")
 	}
 	if err := m.writable(); err != nil || !id.Known() {
-		return err // Without a node there is no state.
+		return err // State belongs to a node.
 	}
 	var info state.Info
 	switch err := atomicfile.ReadJSON(m.Root.At(paths.State), &info); {

@@ -77,8 +77,8 @@ func phaseOne(ctx context.Context, m *node.Machine, d detect.Machine) error {
 	return askNetwork(ctx, m)
 }
 
-// keepDelivered leaves the bundle and the answer file of NoCloud to who judges them. They are no part of the identity,
-// which everybody may read.
+// keepDelivered leaves the bundle and the answer file of NoCloud to who judges them. The identity, which everybody may read,
+// leaves them out.
 func keepDelivered(m *node.Machine, id detect.Identity) error {
 	var found nocloud.Found
 	if id.NoCloud != nil {
