@@ -116,7 +116,7 @@ func triesItsLoaders(t *testing.T, g *guest, disk string, fresh []byte, push fun
 	t.Helper()
 	require.NoError(t, g.Reset())
 	g.awaitLine(`the new boot loader stays`)
-	require.Empty(t, loaderOf(t, g.running()))
+	g.await("a status line that tells of none", func(s vm.Status) bool { return s.System == "running" && loaderOf(t, s) == "" })
 
 	require.Contains(t, push(returning(t, fresh)), "its boot loader is tried")
 	g.await("a status line that tells of it", func(s vm.Status) bool {
@@ -124,8 +124,9 @@ func triesItsLoaders(t *testing.T, g *guest, disk string, fresh []byte, push fun
 	})
 	require.NoError(t, g.Reset())
 	g.awaitLine(`the boot loader stays the one before`)
-	s := g.await("a status line that tells of it", func(s vm.Status) bool { return s.System == "running" && loaderOf(t, s) != "" })
-	require.Contains(t, loaderOf(t, s), "since then this machine was started by the one before")
+	g.await("a status line that tells of it", func(s vm.Status) bool {
+		return s.System == "running" && strings.Contains(loaderOf(t, s), "since then this machine was started by the one before")
+	})
 	g.off()
 	withESP(t, disk, func(e *fat.Editor) {
 		require.True(t, bytes.Equal(fresh, fileOnESP(t, e, loaderPath)))
