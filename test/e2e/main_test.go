@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"spore/builder/vm"
 )
 
@@ -31,9 +29,6 @@ const (
 	bootLimit = 6 * time.Minute
 	// diskSize is that of the machines' disks, in bytes: larger than the image, so that there is room for state.
 	diskSize = 12 << 30
-	// guests is how many machines may run at a time. A third one takes as long, and a quarter more of the time of two
-	// processors.
-	guests = 2
 )
 
 // suite is what all tests share; TestMain sets it before the first.
@@ -41,11 +36,11 @@ var suite struct {
 	*plant
 	accel vm.Accel
 	// vars is a file with the variables of firmware that was started once.
-	vars  string
-	slots *semaphore.Weighted
-	turns *turns
-	mu    sync.Mutex
-	boots []bootTimes
+	vars     string
+	machines *machines
+	turns    *turns
+	mu       sync.Mutex
+	boots    []bootTimes
 	// hostTime is held by whoever has this host serve the time on its loopback, which every machine reaches, or needs that
 	// nobody does. Take it before a slot.
 	hostTime sync.Mutex
@@ -81,7 +76,8 @@ func TestMain(m *testing.M) {
 }
 
 func prepare(dir string) error {
-	suite.slots, suite.turns = semaphore.NewWeighted(guests), &turns{free: places}
+	suite.machines, suite.turns = &machines{}, &turns{free: places}
+	go suite.machines.watch()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var err error

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,13 +40,11 @@ var longest = []string{
 	"TestAnInstalledMachineStartsWithoutTheMedium",
 }
 
-// takeSlots waits until a number of machines may run, and lets others run when the test or release ends. Who asked
-// first has them first, and all of them at once: two tests that had one each and waited for another would wait for
-// ever, and one that needs two would wait until nobody else asks.
-func takeSlots(t *testing.T, n int64) (release func()) {
+// takeSlots waits until a number of machines may run, and lets others run when the test or release ends.
+func takeSlots(t *testing.T, n int) (release func()) {
 	t.Helper()
-	require.NoError(t, suite.slots.Acquire(context.Background(), n))
-	release = sync.OnceFunc(func() { suite.slots.Release(n) })
+	suite.machines.take(n)
+	release = sync.OnceFunc(func() { suite.machines.release(n) })
 	t.Cleanup(release)
 	return release
 }

@@ -1,0 +1,176 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	// most is how many machines run at a time, however much they wait.
+	most = 4
+	// look is how long emulators are looked at before a further machine may begin.
+	look = 5 * time.Second
+)
+
+// room is how many processors all emulators of this host may want when a further machine begins: it wants one while it
+// starts. Two that compute fill two processors, and a third one would take a quarter more of their time for the same work.
+var room = float64(runtime.NumCPU()) - 0.75
+
+// machines lets machines begin in the order in which they were asked for: one at any time, and further ones, up to most,
+// when those that run, of this test and of others, wait for clocks and for what their tests do.
+type machines struct {
+	mu      sync.Mutex
+	running int
+	waiting []claim
+}
+
+type claim struct {
+	machines int
+	granted  chan struct{}
+}
+
+// take waits until so many machines may run. They get their places together: two tests that had one each and waited for
+// another would wait for ever.
+func (m *machines) take(n int) {
+	c := claim{n, make(chan struct{})}
+	m.mu.Lock()
+	m.waiting = append(m.waiting, c)
+	m.grant(math.Inf(1))
+	m.mu.Unlock()
+	<-c.granted
+}
+
+func (m *machines) release(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running -= n
+	m.grant(math.Inf(1))
+}
+
+// grant lets who asked first begin, if there is room beside emulators that want so many processors. It tells whether it
+// did. The caller holds mu.
+func (m *machines) grant(wanted float64) bool {
+	if len(m.waiting) == 0 {
+		return false
+	}
+	c := m.waiting[0]
+	if m.running > 0 && (wanted > room || m.running+c.machines > most) {
+		return false
+	}
+	m.waiting = m.waiting[1:]
+	m.running += c.machines
+	close(c.granted)
+	return true
+}
+
+// watch looks at the emulators, for ever. After a grant one look is for nothing: the machine has not begun to compute.
+func (m *machines) watch() {
+	before, since := emulators("/proc"), time.Now()
+	for fresh := false; ; {
+		time.Sleep(look)
+		now, at := emulators("/proc"), time.Now()
+		wanted := now.since(before).Seconds() / at.Sub(since).Seconds()
+		before, since = now, at
+		if fresh {
+			fresh = false
+			continue
+		}
+		m.mu.Lock()
+		fresh = m.grant(wanted)
+		m.mu.Unlock()
+	}
+}
+
+// wants is how long each thread has run, or waited for a processor.
+type wants map[string]time.Duration
+
+// since is what threads have wanted since an earlier look.
+func (w wants) since(before wants) (sum time.Duration) {
+	for thread, now := range w {
+		sum += now - before[thread]
+	}
+	return sum
+}
+
+// emulators reads /proc/PID/task/TID/schedstat (Linux, Documentation/scheduler/sched-stats.rst) of all processes of QEMU.
+// Those that end meanwhile want nothing.
+func emulators(proc string) wants {
+	w := wants{}
+	names, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "comm"))
+	for _, name := range names {
+		if comm, err := os.ReadFile(name); err != nil || !strings.HasPrefix(string(comm), "qemu-system") {
+			continue
+		}
+		threads, _ := filepath.Glob(filepath.Join(filepath.Dir(name), "task", "*", "schedstat"))
+		for _, thread := range threads {
+			data, err := os.ReadFile(thread)
+			if err != nil {
+				continue
+			}
+			var ran, waited time.Duration
+			if _, err := fmt.Sscan(string(data), &ran, &waited); err == nil {
+				w[thread] = ran + waited
+			}
+		}
+	}
+	return w
+}
+
+func TestAMachineBeginsWhereOthersWait(t *testing.T) {
+	var m machines
+	ask := func(n int) chan struct{} {
+		c := claim{n, make(chan struct{})}
+		m.waiting = append(m.waiting, c)
+		return c.granted
+	}
+	began := func(c chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	first, second, pair, last := ask(1), ask(1), ask(2), ask(1)
+	m.grant(100)
+	require.True(t, began(first), "one runs beside whatever there is")
+	m.grant(room + 0.1)
+	require.False(t, began(second))
+	m.grant(room)
+	require.True(t, began(second))
+	require.True(t, m.grant(0))
+	require.True(t, began(pair))
+	require.False(t, m.grant(0), "no more than most")
+	require.False(t, began(last))
+	m.release(1)
+	require.False(t, began(last), "three may compute")
+	m.grant(0)
+	require.True(t, began(last))
+
+	proc := t.TempDir()
+	write := func(name, text string) {
+		name = filepath.Join(proc, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
+	}
+	write("7/comm", "qemu-system-x86\n")
+	write("7/task/7/schedstat", "1000000000 500000000 12\n")
+	write("7/task/8/schedstat", "2000000000 0 3\n")
+	write("9/comm", "bash\n")
+	write("9/task/9/schedstat", "5000000000 0 1\n")
+	before := emulators(proc)
+	require.Equal(t, 3500*time.Millisecond, before.since(nil))
+	write("7/task/8/schedstat", "2250000000 250000000 4\n")
+	require.Equal(t, 500*time.Millisecond, emulators(proc).since(before))
+}
