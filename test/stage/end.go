@@ -50,7 +50,8 @@ func end(ctx context.Context, out io.Writer, l ledger.Ledger, o options) (int, e
 	}
 	details, last := ledger.Skipped(skips, os.Geteuid())
 	text, red := verdict(stages, results)
-	fmt.Fprint(out, table(stages, results, time.Since(began)), "\n", details, text, last)
+	// The table stands near the end, where it is seen when only the last lines of a log are kept.
+	fmt.Fprint(out, "\n", details, table(stages, results, time.Since(began)), text, last)
 	if red {
 		return 1, nil
 	}
