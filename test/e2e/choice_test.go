@@ -17,6 +17,7 @@ import (
 // TestAPersonChoosesWhichNodeAMachineIs has somebody choose a node with the keys of a machine that matches none. The
 // machine restarts as that node. Its disk has no room for state, so that the choice is undone in the same way.
 func TestAPersonChoosesWhichNodeAMachineIs(t *testing.T) {
+	inTurn(t)
 	image, err := os.Stat(suite.image)
 	require.NoError(t, err)
 	disk := filepath.Join(t.TempDir(), "disk.qcow2")

@@ -19,6 +19,7 @@ import (
 
 // TestAPersonStandsBeforeAMachine has somebody look at pages on the serial line and on the monitor of a node.
 func TestAPersonStandsBeforeAMachine(t *testing.T) {
+	inTurn(t)
 	c := stranger("screen", "7", dnsIP, "dns-01", bootDisk(overlay(t)))
 	c.Display = true
 	g := boot(t, c)

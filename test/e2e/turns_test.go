@@ -5,8 +5,8 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -124,16 +124,29 @@ func TestTheLongestTestsBeginFirst(t *testing.T) {
 	}
 }
 
-func TestEachOfTheLongestIsATest(t *testing.T) {
+// alone are the tests that do not wait for their turn: those of a stage of their own, and those without a machine.
+var alone = []string{
+	"TestAClusterOfKubernetesFromTheImageAlone", "TestPodsHaveVolumesOfCeph", "TestAppliances",
+	"TestTheFirmwareOfTheTestsWasStartedAndHasNoBootOptions", "TestTheObserverAnswersAndSees", "TestTheObserverIsASwitch",
+	"TestAMachineBeginsWhereOthersWait", "TestTheLongestTestsBeginFirst", "TestEachTestWaitsForItsTurn",
+}
+
+// A test that does not wait runs before all others, with one machine on processors for several.
+func TestEachTestWaitsForItsTurn(t *testing.T) {
 	files, err := filepath.Glob("*_test.go")
 	require.NoError(t, err)
-	var source strings.Builder
+	var turn, none []string
 	for _, name := range files {
 		data, err := os.ReadFile(name)
 		require.NoError(t, err)
-		source.Write(data)
+		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\) \{\n(\tinTurn\(t\)\n)?`).FindAllStringSubmatch(string(data), -1) {
+			if found[2] != "" {
+				turn = append(turn, found[1])
+			} else {
+				none = append(none, found[1])
+			}
+		}
 	}
-	for _, name := range longest {
-		require.Contains(t, source.String(), "\nfunc "+name+"(t *testing.T) {\n\tinTurn(t)\n")
-	}
+	require.ElementsMatch(t, alone, none)
+	require.Subset(t, turn, longest)
 }
