@@ -99,7 +99,6 @@ func TestANodeTakesAnUpdateByItself(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, client.Message{Payload: "acknowledged before", Retained: true}, got)
 	g.awaitLine(`spore-agent: the configuration is good`)
-	g.awaitLine(`the new boot loader is tried at the next start`)
 	g.await("a status line that tells of it", func(s vm.Status) bool {
 		return !systemOf(t, s).Configuration.Trial && strings.Contains(loaderOf(t, s), "is tried at the next start")
 	})

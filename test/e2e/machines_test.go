@@ -19,8 +19,8 @@ import (
 const (
 	// most is how many machines run at a time, however much they wait.
 	most = 4
-	// look is how long emulators are looked at before a further machine may begin.
-	look = 5 * time.Second
+	// watched is how long emulators are looked at before a further machine may begin.
+	watched = 5 * time.Second
 )
 
 // room is how many processors all emulators of this host may want when a further machine begins: it wants one while it
@@ -78,7 +78,7 @@ func (m *machines) grant(wanted float64) bool {
 func (m *machines) watch() {
 	before, since := emulators("/proc"), time.Now()
 	for fresh := false; ; {
-		time.Sleep(look)
+		time.Sleep(watched)
 		now, at := emulators("/proc"), time.Now()
 		wanted := now.since(before).Seconds() / at.Sub(since).Seconds()
 		before, since = now, at
