@@ -3,11 +3,10 @@ package rotate
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 
+	"spore/fleet"
 	"spore/wire/nodeapi"
 )
 
@@ -31,16 +30,7 @@ type Nodes struct{ Client nodeapi.Client }
 
 // Ask implements Fleet.
 func (n Nodes) Ask(ctx context.Context, node string) (r nodeapi.Renewal, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askBound)
-	defer cancel()
-	data, err := n.Client.Read(ctx, node, nodeapi.Request{Path: nodeapi.RenewalPath}, maxAnswer)
-	if err != nil {
-		return r, err
-	}
-	if err = json.Unmarshal(data, &r); err != nil {
-		err = fmt.Errorf("its answer is malformed: %w", err)
-	}
-	return r, err
+	return fleet.Renewal(ctx, n.Client, node)
 }
 
 // Send implements Fleet.

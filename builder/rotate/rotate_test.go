@@ -14,8 +14,8 @@ import (
 	"spore/wire/nodeapi"
 )
 
-// fleet is nodes that take a few looks to be done.
-type fleet struct {
+// crowd is nodes that take a few looks to be done.
+type crowd struct {
 	t        *testing.T
 	revision uint64
 	have     map[string]*nodeapi.Renewal
@@ -28,15 +28,15 @@ type fleet struct {
 	said  []string
 }
 
-func newFleet(t *testing.T, nodes ...string) *fleet {
-	f := &fleet{t: t, revision: 2, have: map[string]*nodeapi.Renewal{}, busy: map[string]int{}, away: map[string]bool{}}
+func newFleet(t *testing.T, nodes ...string) *crowd {
+	f := &crowd{t: t, revision: 2, have: map[string]*nodeapi.Renewal{}, busy: map[string]int{}, away: map[string]bool{}}
 	for _, n := range nodes {
 		f.have[n] = &nodeapi.Renewal{Serial: 1, Revision: 1, Settled: 1000}
 	}
 	return f
 }
 
-func (f *fleet) Ask(_ context.Context, node string) (nodeapi.Renewal, error) {
+func (f *crowd) Ask(_ context.Context, node string) (nodeapi.Renewal, error) {
 	f.looks++
 	if f.away[node] {
 		return nodeapi.Renewal{}, errors.New("no answer in time")
@@ -51,7 +51,7 @@ func (f *fleet) Ask(_ context.Context, node string) (nodeapi.Renewal, error) {
 	return *r, nil
 }
 
-func (f *fleet) Send(_ context.Context, node string, data []byte) error {
+func (f *crowd) Send(_ context.Context, node string, data []byte) error {
 	for other, r := range f.have {
 		require.Empty(f.t, r.Pending, "%s is sent its bundle while %s is not done", node, other)
 	}
@@ -63,7 +63,7 @@ func (f *fleet) Send(_ context.Context, node string, data []byte) error {
 	return err
 }
 
-func (f *fleet) sleep(ctx context.Context, d time.Duration) error {
+func (f *crowd) sleep(ctx context.Context, d time.Duration) error {
 	f.slept += d
 	for _, r := range f.have {
 		r.Settled += d.Seconds()
@@ -71,7 +71,7 @@ func (f *fleet) sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-func (f *fleet) phase(bundles ...Bundle) Phase {
+func (f *crowd) phase(bundles ...Bundle) Phase {
 	return Phase{
 		Fleet: f, Bundles: bundles, Revision: f.revision, Settle: 10 * time.Minute, Bound: 5 * time.Minute, Every: time.Second,
 		Say: func(s string) { f.said = append(f.said, s) }, Sleep: f.sleep,
@@ -92,9 +92,9 @@ func TestOneNodeAfterTheOther(t *testing.T) {
 }
 
 func TestNothingIsSentWhileANodeCannotTakePart(t *testing.T) {
-	for want, spoil := range map[string]func(*fleet){
-		"worker-01 does not answer (no answer in time)": func(f *fleet) { f.away["worker-01"] = true },
-		"worker-01 has yet to restart kafka (x is down)": func(f *fleet) {
+	for want, spoil := range map[string]func(*crowd){
+		"worker-01 does not answer (no answer in time)": func(f *crowd) { f.away["worker-01"] = true },
+		"worker-01 has yet to restart kafka (x is down)": func(f *crowd) {
 			f.have["worker-01"].Pending, f.have["worker-01"].Problem, f.busy["worker-01"] = []string{"kafka"}, "x is down", 1000
 		},
 	} {

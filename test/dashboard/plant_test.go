@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"spore/builder/dashboard"
 	"spore/builder/entrance"
 	"spore/cluster/facts"
+	"spore/dashboard"
 	"spore/services/metrics"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"

@@ -12,16 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"spore/builder/cmd/disks"
-	"spore/builder/cmd/logs"
-	"spore/builder/cmd/network"
-	"spore/builder/cmd/reach"
-	"spore/builder/cmd/trail"
-	"spore/builder/dashboard"
-	"spore/builder/netboot"
-	"spore/builder/netboot/roster"
 	"spore/cluster/facts"
-	"spore/pki/enroll"
+	"spore/dashboard"
+	"spore/fleet"
+	"spore/fleet/devices"
+	"spore/fleet/logs"
+	"spore/fleet/trail"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"
 )
@@ -173,16 +169,17 @@ coredns_dns_responses_total{program="coredns",server="dns://:53",zone=".",rcode=
 `, n, 2*n, n/4, n/5, n/20), nil
 	}
 	a.Machines = func(context.Context) (dashboard.Machines, error) {
-		return dashboard.Machines{Out: "out", State: netboot.State{
-			Requests: []enroll.Request{
-				{Fingerprint: "3f2a-91c0-77de-0b42", State: enroll.Waiting, Remote: "10.77.0.24", Claim: enroll.Claim{Node: "edge-04"}},
-				{Fingerprint: "a401-5c22-e19b-6fd0", State: enroll.Approved, Delivered: true, Remote: "10.77.0.17", Claim: enroll.Claim{Node: "edge-01"}},
+		return dashboard.Machines{
+			Out: "out",
+			Asks: []dashboard.Claim{
+				{Fingerprint: "3f2a-91c0-77de-0b42", State: "waiting", Waits: true, Remote: "10.77.0.24", Node: "edge-04"},
+				{Fingerprint: "a401-5c22-e19b-6fd0", State: "approved", Delivered: true, Remote: "10.77.0.17", Node: "edge-01"},
 			},
-			Machines: []roster.Machine{
+			Booted: []dashboard.Booted{
 				{MACs: []string{"52:54:00:77:00:16"}, Serial: "CZJ2390T7V", Address: "10.77.0.17", Node: "edge-01", Did: "took the image", Last: now},
-				{MACs: []string{"52:54:00:77:00:99"}, Address: "10.77.0.90", Problem: "no node has one of its addresses", Did: "asked for an address", Last: now},
+				{MACs: []string{"52:54:00:77:00:99"}, Address: "10.77.0.90", Advice: "no node has one of its addresses", Did: "asked for an address", Last: now},
 			},
-		}}, nil
+		}, nil
 	}
 	a.Logs = func(_ context.Context, q logs.Question) (logs.Found, error) {
 		f := logs.Found{Store: "edge-03", HasStore: true, Since: now.Add(-time.Hour), Until: now, Said: []string{"edge-03: the store has nothing of edge-04 since 02:10"}}
@@ -215,10 +212,10 @@ coredns_dns_responses_total{program="coredns",server="dns://:53",zone=".",rcode=
 			call(5*time.Hour, "edge-01", "unit-restart", "restarted", nodeapi.Did), call(4*time.Hour, "edge-04", "unit-restart", "it is not active after 30 s", nodeapi.Erred), other,
 		}}, nil
 	}
-	a.Renewals = func(context.Context) []reach.Answer[nodeapi.Renewal] {
-		var all []reach.Answer[nodeapi.Renewal]
+	a.Renewals = func(context.Context) []fleet.Answer[nodeapi.Renewal] {
+		var all []fleet.Answer[nodeapi.Renewal]
 		for i, n := range p.nodes {
-			one := reach.Answer[nodeapi.Renewal]{Node: facts.Node{Name: n.Name}, Value: nodeapi.Renewal{Serial: 3, Ends: now.Add(time.Duration(i*30+6)*24*time.Hour + time.Hour)}}
+			one := fleet.Answer[nodeapi.Renewal]{Node: facts.Node{Name: n.Name}, Value: nodeapi.Renewal{Serial: 3, Ends: now.Add(time.Duration(i*30+6)*24*time.Hour + time.Hour)}}
 			if i == 1 {
 				one.Value.Pending = []string{"kafka.service"}
 			}
@@ -247,7 +244,7 @@ coredns_dns_responses_total{program="coredns",server="dns://:53",zone=".",rcode=
 		if err != nil {
 			return "", "", err
 		}
-		err = errors.Join(disks.Show(&onDisks, node, []json.RawMessage{disk}), network.Show(&onNetwork, node, []json.RawMessage{links}))
+		err = errors.Join(devices.ShowDisks(&onDisks, node, []json.RawMessage{disk}), devices.ShowNetwork(&onNetwork, node, []json.RawMessage{links}))
 		return onDisks.String(), onNetwork.String(), err
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
-	"spore/builder/dashboard"
+	"spore/dashboard"
 )
 
 // types gives a field what a person types.

@@ -33,7 +33,7 @@ import (
 	"spore/agent/journal"
 	"spore/agent/slot"
 	"spore/agent/status"
-	"spore/builder/clusterhealth"
+	"spore/fleet/clusterhealth"
 	"spore/builder/cmd/access"
 	"spore/builder/cmd/adopt"
 	bundlecmd "spore/builder/cmd/bundle"

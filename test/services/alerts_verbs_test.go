@@ -30,7 +30,7 @@ import (
 	verbalerts "spore/agent/verbs/alerts"
 	cmdalerts "spore/builder/cmd/alerts"
 	"spore/builder/cmd/reach"
-	"spore/builder/dashboard"
+	"spore/dashboard"
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/pki"

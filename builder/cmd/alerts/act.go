@@ -10,7 +10,7 @@ import (
 
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
-	"spore/builder/dashboard"
+	"spore/dashboard"
 	"spore/services/metrics"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"

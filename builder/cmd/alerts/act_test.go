@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"spore/builder/dashboard"
+	"spore/dashboard"
 )
 
 func TestThePageSilencesAsTheCommandDoes(t *testing.T) {

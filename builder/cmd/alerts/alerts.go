@@ -17,6 +17,7 @@ import (
 	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
+	"spore/fleet/alerts"
 	"spore/services/metrics"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"
@@ -82,26 +83,13 @@ func look(cmd *cobra.Command, c *reach.Cluster, v nodeapi.Verb) ([]reach.Answer[
 	if len(told) == 1 {
 		return told, nil
 	}
-	one, err := merged(told)
+	one, err := alerts.Merged(told)
 	return []reach.Answer[verb.Reply]{one}, err
-}
-
-// read puts the parts of a result together.
-func read[T any](results []json.RawMessage) ([]T, error) {
-	var all []T
-	for _, part := range results {
-		var some []T
-		if err := json.Unmarshal(part, &some); err != nil {
-			return nil, fmt.Errorf("the answer is malformed: %w", err)
-		}
-		all = append(all, some...)
-	}
-	return all, nil
 }
 
 // judge is an error when an alert fires, or when nobody can tell.
 func judge(results []json.RawMessage) error {
-	all, err := read[machine.Alert](results)
+	all, err := alerts.Read[machine.Alert](results)
 	if err != nil {
 		return err
 	}
@@ -128,7 +116,7 @@ func judge(results []json.RawMessage) error {
 // shown prints a row for each alert.
 func shown(now time.Time) func(w io.Writer, node string, results []json.RawMessage) error {
 	return func(w io.Writer, _ string, results []json.RawMessage) error {
-		all, err := read[machine.Alert](results)
+		all, err := alerts.Read[machine.Alert](results)
 		if err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ import (
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
 	"spore/cluster/facts"
+	"spore/fleet/alerts"
 	"spore/services/metrics"
 	"spore/test/testca"
 	"spore/wire/machine"
@@ -241,7 +242,7 @@ func TestAllNodesAreAskedWhatFires(t *testing.T) {
 			require.NoError(t, answers[0].Err)
 			require.Equal(t, c.from, answers[0].Node.Name)
 			require.True(t, strings.HasPrefix(errs.String(), c.says) && (c.says != "" || errs.Len() == 0), errs.String())
-			all, err := read[machine.Alert](answers[0].Value.Results)
+			all, err := alerts.Read[machine.Alert](answers[0].Value.Results)
 			require.NoError(t, err)
 			var rows []string
 			for _, a := range all {
@@ -279,7 +280,7 @@ func TestThePageHasWhatAllKnowThatAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, _, _ := roled(t, c.answers)
-			all, err := Now(t.Context(), cluster)
+			all, err := alerts.Now(t.Context(), cluster)
 			if c.fail != "" {
 				require.ErrorContains(t, err, c.fail)
 				return

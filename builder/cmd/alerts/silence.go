@@ -12,11 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"spore/builder/cmd/duration"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
 	"spore/cluster/facts"
+	"spore/fleet/alerts"
+	"spore/fleet/duration"
 	"spore/services/metrics"
 	"spore/wire/machine"
 	"spore/wire/nodeapi"
@@ -159,7 +160,7 @@ func unsilenceCommand() *cobra.Command {
 
 // showSilences prints a row for each silence.
 func showSilences(w io.Writer, _ string, results []json.RawMessage) error {
-	all, err := read[machine.Silence](results)
+	all, err := alerts.Read[machine.Silence](results)
 	if err != nil || len(all) == 0 {
 		return err
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/cachefolder"
-	"spore/builder/cmd/duration"
 	"spore/builder/cmd/exit"
 	"spore/builder/store"
+	"spore/fleet/duration"
 )
 
 func pruneCommand(f *flags) *cobra.Command {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"spore/builder/cephstatus"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/verb"
+	"spore/fleet/cephstatus"
 	"spore/wire/nodeapi"
 )
 

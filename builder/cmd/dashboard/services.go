@@ -1,90 +1,19 @@
 package dashboard
 
 import (
-	"bytes"
 	"context"
-	"slices"
-	"strings"
-	"sync"
 
-	"spore/builder/cmd/reach"
-	"spore/builder/cmd/verb"
-	"spore/builder/dashboard"
+	"spore/builder/netboot"
 	"spore/builder/netboot/control"
 	"spore/cluster"
-	"spore/cluster/facts"
 	"spore/cluster/regular"
-	"spore/wire/nodeapi"
+	"spore/dashboard"
+	"spore/pki/attest"
+	"spore/pki/enroll"
 )
 
-const (
-	// maxMetrics bounds what a node measures, and maxSaid what nodes say while they answer a verb, in bytes.
-	maxMetrics, maxSaid = 16 << 20, 16 << 10
-)
-
-// verbs asks nodes with a role: first the one that answered last.
-type verbs struct {
-	c    *reach.Cluster
-	mu   sync.Mutex
-	last map[string]string
-}
-
-func (v *verbs) first(ctx context.Context, role, name string, o nodeapi.Order) (dashboard.Reply, error) {
-	c := *v.c
-	v.mu.Lock()
-	c.Nodes = preferring(c.Nodes, v.last[role])
-	v.mu.Unlock()
-	var said lines
-	a, err := verb.First(ctx, &c, role, verb.Row(name), o, &said)
-	if err != nil {
-		return dashboard.Reply{}, err
-	}
-	v.mu.Lock()
-	v.last[role] = a.Node.Name
-	v.mu.Unlock()
-	return dashboard.Reply{Node: a.Node.Name, Results: a.Value.Results, Said: said.all()}, nil
-}
-
-// preferring puts a node in front of the others.
-func preferring(nodes []facts.Node, name string) []facts.Node {
-	out := slices.Clone(nodes)
-	slices.SortStableFunc(out, func(a, b facts.Node) int {
-		switch {
-		case a.Name == name && b.Name != name:
-			return -1
-		case b.Name == name && a.Name != name:
-			return 1
-		}
-		return 0
-	})
-	return out
-}
-
-// lines keeps what nodes say, as far as there is room.
-type lines struct{ text bytes.Buffer }
-
-// Write implements io.Writer, and never fails: what has no room is dropped.
-func (l *lines) Write(p []byte) (int, error) {
-	l.text.Write(p[:min(len(p), maxSaid-l.text.Len())])
-	return len(p), nil
-}
-
-func (l *lines) all() []string {
-	text := strings.TrimSpace(l.text.String())
-	if text == "" {
-		return nil
-	}
-	return strings.Split(text, "\n")
-}
-
-// services has the questions of the pages of services.
-func services(a *dashboard.Asker, c *reach.Cluster, dir, out string) {
-	a.Verb = (&verbs{c: c, last: map[string]string{}}).first
-	a.On = func(ctx context.Context, node, name string, o nodeapi.Order) (dashboard.Reply, error) {
-		var said lines
-		answer, err := verb.At(ctx, c, node, verb.Row(name), o, &said)
-		return dashboard.Reply{Node: node, Results: answer.Value.Results, Said: said.all()}, err
-	}
+// local has the questions to this machine: its folder of the configuration, and its spore serve.
+func local(a *dashboard.Asker, dir, out string) {
 	a.Files = func() (map[string][]byte, error) {
 		config, report := cluster.Check(regular.Folder(dir), cluster.Options{})
 		if err := report.Under(dir).Err(); err != nil {
@@ -92,11 +21,29 @@ func services(a *dashboard.Asker, c *reach.Cluster, dir, out string) {
 		}
 		return config.Source(), nil
 	}
-	a.Metrics = func(ctx context.Context, node string) ([]byte, error) {
-		return c.Client.Read(ctx, node, nodeapi.Request{Path: nodeapi.MetricsPath}, maxMetrics)
-	}
 	a.Machines = func(ctx context.Context) (dashboard.Machines, error) {
 		state, err := control.State(ctx, out)
-		return dashboard.Machines{Out: out, State: state}, err
+		return machines(out, state), err
 	}
+}
+
+// machines is what the page shows of a spore serve.
+func machines(out string, s netboot.State) dashboard.Machines {
+	m := dashboard.Machines{Out: out}
+	for _, r := range s.Requests {
+		c := dashboard.Claim{
+			Fingerprint: r.Fingerprint, Node: r.Claim.Node, Remote: r.Remote, State: r.State,
+			Waits: r.State == enroll.Waiting, Unknown: r.State == enroll.Unknown, Delivered: r.Delivered,
+		}
+		if r.Claim.TPM != nil {
+			c.TPM = attest.Fingerprint(r.Claim.TPM.EK)
+		}
+		m.Asks = append(m.Asks, c)
+	}
+	for _, r := range s.Machines {
+		m.Booted = append(m.Booted, dashboard.Booted{
+			Node: r.Node, Address: r.Address, Serial: r.Serial, Did: r.Did, Advice: r.Advice(), MACs: r.MACs, Last: r.Last,
+		})
+	}
+	return m
 }

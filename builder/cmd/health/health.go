@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"spore/builder/clusterhealth"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/inputs"
 	"spore/builder/cmd/reach"
 	"spore/cluster/facts"
+	"spore/fleet/clusterhealth"
 	"spore/wire/nodeapi"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/verb"
-	"spore/builder/kafkastatus"
+	"spore/fleet/kafkastatus"
 	"spore/wire/nodeapi"
 )
 

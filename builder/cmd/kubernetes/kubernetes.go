@@ -13,7 +13,7 @@ import (
 
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/verb"
-	"spore/builder/kubernetesstatus"
+	"spore/fleet/kubernetesstatus"
 	"spore/wire/nodeapi"
 )
 

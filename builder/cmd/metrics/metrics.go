@@ -6,18 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/exit"
-	"spore/builder/cmd/moment"
 	"spore/builder/cmd/reach"
 	"spore/builder/cmd/verb"
+	query "spore/fleet/metrics"
+	"spore/fleet/moment"
 	"spore/services/metrics"
 	"spore/wire/nodeapi"
 )
@@ -121,20 +120,20 @@ func (m moments) order(query string, now time.Time) (nodeapi.Order, error) {
 
 // show prints each series: of one sample in a line, of several with a line for each sample below it.
 func show(w io.Writer, _ string, results []json.RawMessage) error {
-	all, err := read(results)
+	all, err := query.Read(results)
 	if err != nil {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range all {
 		if len(s.Samples) == 1 {
-			fmt.Fprintf(t, "%s\t%s\n", Name(s.Labels), nodeapi.Harmless(s.Samples[0].Value))
+			fmt.Fprintf(t, "%s\t%s\n", query.Name(s.Labels), nodeapi.Harmless(s.Samples[0].Value))
 			continue
 		}
 		if err := t.Flush(); err != nil {
 			return err
 		}
-		fmt.Fprintln(w, Name(s.Labels))
+		fmt.Fprintln(w, query.Name(s.Labels))
 		for _, p := range s.Samples {
 			fmt.Fprintf(t, "  %s\t%s\n", time.UnixMilli(int64(p.At*1000)).UTC().Format(time.RFC3339), nodeapi.Harmless(p.Value))
 		}
@@ -143,22 +142,4 @@ func show(w io.Writer, _ string, results []json.RawMessage) error {
 		}
 	}
 	return t.Flush()
-}
-
-// Name is a series as PromQL has it, without what a terminal or a page would take for a command.
-func Name(labels map[string]string) string {
-	var pairs []string
-	for k, v := range labels {
-		if k != "__name__" {
-			pairs = append(pairs, fmt.Sprintf("%s=%q", nodeapi.Harmless(k), v))
-		}
-	}
-	slices.Sort(pairs)
-	if len(pairs) == 0 && labels["__name__"] == "" {
-		return "{}"
-	}
-	if len(pairs) == 0 {
-		return nodeapi.Harmless(labels["__name__"])
-	}
-	return nodeapi.Harmless(labels["__name__"]) + "{" + strings.Join(pairs, ", ") + "}"
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"spore/builder/cmd/ask"
-	"spore/builder/cmd/duration"
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/folder"
 	"spore/builder/cmd/inputs"
@@ -27,6 +26,7 @@ import (
 	"spore/builder/push"
 	"spore/cluster/facts"
 	"spore/cluster/regular"
+	"spore/fleet/duration"
 	"spore/wire/nodeapi"
 )
 

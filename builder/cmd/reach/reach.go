@@ -18,7 +18,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,6 +27,7 @@ import (
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/regular"
+	"spore/fleet"
 	tree "spore/pki"
 	"spore/wire/nodeapi"
 )
@@ -36,13 +36,6 @@ import (
 // logs): then the command ends with it.
 const momentary = 12 * time.Hour
 
-// atOnce is how many nodes are asked at once, and slow after how long one that has not answered gives up its place: it
-// costs nothing more, and nobody else has to wait for it.
-const (
-	atOnce = 32
-	slow   = 500 * time.Millisecond
-)
-
 // PersonForm is what stands in a certificate as a person's name.
 var PersonForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$`)
 
@@ -50,9 +43,6 @@ var PersonForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9@._-]{0,63}$`)
 var Kinds = map[nodeapi.Role]string{
 	nodeapi.Reader: tree.NodeReader, nodeapi.Operator: tree.NodeOperator, nodeapi.Admin: tree.NodeAdmin,
 }
-
-// RoleName is how people call a role: admin.
-func RoleName(r nodeapi.Role) string { return strings.TrimPrefix(string(r), "spore:") }
 
 // Flags say how nodes are reached.
 type Flags struct {
@@ -90,14 +80,7 @@ func (f *Flags) Register(cmd *cobra.Command, many bool) {
 }
 
 // Cluster is a cluster whose nodes can be asked.
-type Cluster struct {
-	Facts facts.Cluster
-	// Nodes are those that are to be asked, in the order of cluster.yaml.
-	Nodes []facts.Node
-	// Client asks them, and Timeout bounds what is asked of one.
-	Client  nodeapi.Client
-	Timeout time.Duration
-}
+type Cluster = fleet.Cluster
 
 // Open finds the cluster of a configuration folder. need is nodeapi.Admin for what changes nodes, nodeapi.Reader
 // otherwise.
@@ -249,7 +232,7 @@ func (f Flags) fromFile(path string, c *facts.Cluster, need nodeapi.Role) (nodea
 	case time.Now().After(a.Ends):
 		err = fmt.Errorf("it expired at %s; make another one with `spore access`", a.Ends.Format(time.RFC3339))
 	case !a.Role.Covers(cmp.Or(f.Least, need)):
-		err = fmt.Errorf("it is for the role %s; make one with `spore access --role %s`", RoleName(a.Role), RoleName(cmp.Or(f.Least, need)))
+		err = fmt.Errorf("it is for the role %s; make one with `spore access --role %s`", fleet.RoleName(a.Role), fleet.RoleName(cmp.Or(f.Least, need)))
 	}
 	if err != nil {
 		return nodeapi.Identity{}, nil, fmt.Errorf("%s: %w", path, err)
@@ -278,35 +261,9 @@ func Person() string {
 }
 
 // Answer is what came of asking one node.
-type Answer[T any] struct {
-	Node facts.Node
-	// Value is the answer, where Err is nil.
-	Value T
-	Err   error
-	// Asked and Answered are this machine's times of the question.
-	Asked, Answered time.Time
-}
+type Answer[T any] = fleet.Answer[T]
 
-// Each asks every node, many at once and each within the time limit, and returns when all have answered or failed to:
-// about a time limit later at the latest, however many are down. The answers are in the order of the nodes.
+// Each asks every node (fleet.Each).
 func Each[T any](ctx context.Context, c *Cluster, ask func(context.Context, facts.Node) (T, error)) []Answer[T] {
-	out := make([]Answer[T], len(c.Nodes))
-	room := make(chan struct{}, atOnce)
-	var all sync.WaitGroup
-	for i, n := range c.Nodes {
-		all.Go(func() {
-			room <- struct{}{}
-			leave := sync.OnceFunc(func() { <-room })
-			defer leave()
-			defer time.AfterFunc(slow, leave).Stop()
-			ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-			defer cancel()
-			a := Answer[T]{Node: n, Asked: time.Now()}
-			a.Value, a.Err = ask(ctx, n)
-			a.Answered = time.Now()
-			out[i] = a
-		})
-	}
-	all.Wait()
-	return out
+	return fleet.Each(ctx, c, ask)
 }

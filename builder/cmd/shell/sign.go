@@ -20,6 +20,7 @@ import (
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/regular"
+	"spore/fleet"
 	"spore/pki/vault"
 	"spore/wire/nodeapi"
 	"spore/wire/shell"
@@ -136,7 +137,7 @@ func certificateOf(file string, c *facts.Cluster, node string, now time.Time) (f
 	case !strings.EqualFold(a.Cluster, c.ID):
 		err = fmt.Errorf("it is for the cluster with the id %.64s, and the configuration has %s", a.Cluster, c.ID)
 	case a.Role != nodeapi.Admin:
-		err = fmt.Errorf("it is for the role %s; make one with `spore access --role admin`", reach.RoleName(a.Role))
+		err = fmt.Errorf("it is for the role %s; make one with `spore access --role admin`", fleet.RoleName(a.Role))
 	case now.After(a.Ends):
 		err = fmt.Errorf("it expired at %s; make another one with `spore access --role admin`", a.Ends.Format(time.RFC3339))
 	case len(a.Nodes) > 0 && !slices.Contains(a.Nodes, node):

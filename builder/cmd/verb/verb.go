@@ -4,18 +4,14 @@ package verb
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,40 +19,21 @@ import (
 	"spore/builder/cmd/exit"
 	"spore/builder/cmd/reach"
 	"spore/cluster/facts"
+	"spore/fleet/verbs"
 	"spore/wire/nodeapi"
 )
-
-// silence is after how long without a sign of a node nobody waits for it any more. It gives one every 15 seconds.
-const silence = time.Minute
-
-// Bounds of what is kept of one node: the results in bytes, and the lines that it says.
-const (
-	maxResults = 64 << 20
-	maxSaid    = 100_000
-)
-
-// partCost is what keeping a part costs besides its text, in bytes.
-const partCost = 64
 
 // ErrSome is the error of a command when a node did not do what it was asked; which, and why, was printed.
 var ErrSome = errors.New("not every node has done it")
 
 // Reply is what came of one order.
-type Reply struct {
-	// Results are the parts of the result, in the form of the verb.
-	Results []json.RawMessage
-	// Done is what was done, in words.
-	Done string
-}
+type Reply = verbs.Reply
 
 // Row is a row of the table, which is known to be there.
-func Row(name string) nodeapi.Verb {
-	v, found := nodeapi.FindVerb(name)
-	if !found {
-		panic("internal error: there is no verb " + name)
-	}
-	return v
-}
+func Row(name string) nodeapi.Verb { return verbs.Row(name) }
+
+// Same is an order for every node.
+func Same(o nodeapi.Order) func(facts.Node) nodeapi.Order { return verbs.Same(o) }
 
 // Open finds the cluster, with a certificate that may call the verb.
 func Open(cmd *cobra.Command, f reach.Flags, dir string, v nodeapi.Verb) (*reach.Cluster, error) {
@@ -66,103 +43,7 @@ func Open(cmd *cobra.Command, f reach.Flags, dir string, v nodeapi.Verb) (*reach
 // Ask sends each node its order, all at once, and returns when all have ended. see, where it is not nil, is called with
 // each part of a result as it comes, for one node at a time.
 func Ask(cmd *cobra.Command, c *reach.Cluster, v nodeapi.Verb, order func(facts.Node) nodeapi.Order, see func(node string, part json.RawMessage) error) []reach.Answer[Reply] {
-	return send(cmd.Context(), cmd.ErrOrStderr(), c, v, maxResults, order, see)
-}
-
-func send(ctx context.Context, out io.Writer, c *reach.Cluster, v nodeapi.Verb, most int, order func(facts.Node) nodeapi.Order, see func(node string, part json.RawMessage) error) []reach.Answer[Reply] {
-	var mu sync.Mutex
-	shared := *c
-	shared.Timeout = max(v.Bound, time.Minute) + silence // That of the connection is held below.
-	return reach.Each(ctx, &shared, func(ctx context.Context, n facts.Node) (Reply, error) {
-		t := taking{node: n.Name, mu: &mu, out: out, most: most, see: see}
-		body, err := json.Marshal(order(n))
-		if err != nil {
-			return t.reply, fmt.Errorf("internal error: %w", err)
-		}
-		q := nodeapi.Request{Method: http.MethodPost, Path: nodeapi.VerbsPath + v.Name, Body: bytes.NewReader(body)}
-		err = c.Stream(ctx, n.Name, q, max(c.Timeout, silence), func(r io.Reader) (err error) {
-			t.reply.Done, err = nodeapi.ReadEvents(r, t.take)
-			return err
-		})
-		return t.reply, err
-	})
-}
-
-// maxPage bounds what First keeps of one node, in bytes: it is asked again and again.
-const maxPage = 8 << 20
-
-// First has the first node with a role that answers look, and where it fails the next one, of the nodes of c in their
-// order. What the nodes say meanwhile goes to out. It is an error with the reason of each node where none has done it.
-func First(ctx context.Context, c *reach.Cluster, role string, v nodeapi.Verb, o nodeapi.Order, out io.Writer) (reach.Answer[Reply], error) {
-	left := *c
-	if err := having(&left, role); err != nil {
-		return reach.Answer[Reply]{}, err
-	}
-	var problems []error
-	for _, n := range left.Nodes {
-		one := left
-		one.Nodes = []facts.Node{n}
-		short, cancel := context.WithTimeout(ctx, c.Timeout)
-		err := answers(short, c, n) // One that is down costs no more than the timeout.
-		cancel()
-		if err == nil {
-			a := send(ctx, out, &one, v, maxPage, Same(o), nil)[0]
-			if a.Err == nil {
-				return a, nil
-			}
-			err = a.Err
-		}
-		problems = append(problems, fmt.Errorf("%s: %w", n.Name, err))
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return reach.Answer[Reply]{}, errors.Join(problems...)
-}
-
-// At has one node look. What it says meanwhile goes to out.
-func At(ctx context.Context, c *reach.Cluster, node string, v nodeapi.Verb, o nodeapi.Order, out io.Writer) (reach.Answer[Reply], error) {
-	one := *c
-	one.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(n facts.Node) bool { return n.Name != node })
-	if len(one.Nodes) != 1 {
-		return reach.Answer[Reply]{}, fmt.Errorf("%s is not asked", node)
-	}
-	a := send(ctx, out, &one, v, maxPage, Same(o), nil)[0]
-	return a, a.Err
-}
-
-// taking takes what one node gives, which is data from outside.
-type taking struct {
-	node string
-	mu   *sync.Mutex
-	out  io.Writer
-	// most bounds the results in bytes; 0 is maxResults.
-	most  int
-	see   func(node string, part json.RawMessage) error
-	reply Reply
-	// bytes is what the results have, and said counts lines.
-	bytes, said int
-}
-
-func (t *taking) take(e nodeapi.Event) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case e.Say != "":
-		if t.said++; t.said > maxSaid {
-			return fmt.Errorf("it says more than %d lines", maxSaid)
-		}
-		_, err := fmt.Fprintf(t.out, "%s: %s\n", t.node, nodeapi.Harmless(e.Say))
-		return err
-	case t.see != nil:
-		return t.see(t.node, e.Result)
-	}
-	most := cmp.Or(t.most, maxResults)
-	if t.bytes += len(e.Result) + partCost; t.bytes > most {
-		return fmt.Errorf("its results have more than %d MiB", most>>20)
-	}
-	t.reply.Results = append(t.reply.Results, e.Result)
-	return nil
+	return verbs.Send(cmd.Context(), cmd.ErrOrStderr(), c, v, verbs.MaxResults, order, see)
 }
 
 // Words is a text of a node as it is printed behind the node's name: harmless, with further lines indented.
@@ -173,13 +54,13 @@ func Words(text string) string {
 // Answering reduces the cluster to the first node with a role that answers; with --node that one alone. Several may be
 // asked for the same thing, and one of them is enough.
 func Answering(cmd *cobra.Command, c *reach.Cluster, role string) error {
-	if err := having(c, role); err != nil {
-		return err
+	if err := verbs.Having(c, role); err != nil {
+		return exit.Usage(err)
 	}
 	var problems []error
 	for _, n := range c.Nodes {
 		ctx, cancel := context.WithTimeout(cmd.Context(), c.Timeout)
-		err := answers(ctx, c, n)
+		err := verbs.Answers(ctx, c, n)
 		cancel()
 		if err == nil {
 			c.Nodes = []facts.Node{n}
@@ -193,13 +74,13 @@ func Answering(cmd *cobra.Command, c *reach.Cluster, role string) error {
 // AllAnswering reduces the cluster to the nodes with a role that answer, and says which do not. When none does, that is
 // an error.
 func AllAnswering(cmd *cobra.Command, c *reach.Cluster, role string) error {
-	if err := having(c, role); err != nil {
-		return err
+	if err := verbs.Having(c, role); err != nil {
+		return exit.Usage(err)
 	}
 	var some []facts.Node
 	var problems []error
 	for _, a := range reach.Each(cmd.Context(), c, func(ctx context.Context, n facts.Node) (struct{}, error) {
-		return struct{}{}, answers(ctx, c, n)
+		return struct{}{}, verbs.Answers(ctx, c, n)
 	}) {
 		if a.Err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", a.Node.Name, a.Err))
@@ -215,24 +96,6 @@ func AllAnswering(cmd *cobra.Command, c *reach.Cluster, role string) error {
 	}
 	c.Nodes = some
 	return nil
-}
-
-// having reduces the cluster to the nodes with a role.
-func having(c *reach.Cluster, role string) error {
-	c.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(n facts.Node) bool { return !slices.Contains(n.Roles, role) })
-	if len(c.Nodes) == 0 && len(c.Facts.Members[role]) == 0 {
-		return exit.Usage(fmt.Errorf("no node that is asked has the role %s, and no other has it; give it to one in cluster.yaml (roles)", role))
-	}
-	if len(c.Nodes) == 0 {
-		return exit.Usage(fmt.Errorf("no node that is asked has the role %s", role))
-	}
-	return nil
-}
-
-// answers asks a node for its status.
-func answers(ctx context.Context, c *reach.Cluster, n facts.Node) error {
-	_, err := c.Client.Read(ctx, n.Name, nodeapi.Request{Path: nodeapi.StatusPath}, nodeapi.MaxStatus)
-	return err
 }
 
 func silent(role string, problems []error) error {
@@ -256,11 +119,6 @@ func InTurn(cmd *cobra.Command, c *reach.Cluster, role string, v nodeapi.Verb, o
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s; the next node with the role %s is asked\n", name, Words(answers[0].Err.Error()), role)
 	}
-}
-
-// Same is an order for every node.
-func Same(o nodeapi.Order) func(facts.Node) nodeapi.Order {
-	return func(facts.Node) nodeapi.Order { return o }
 }
 
 // outcome is what --json prints of one node.
