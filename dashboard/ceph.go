@@ -66,8 +66,8 @@ type usage struct {
 	Width, Height              int
 }
 
-func askCeph(ctx context.Context, w *Watcher, _ any) (any, error) {
-	r, err := w.asker.Verb(ctx, monitor, "ceph-status", none)
+func askCeph(ctx context.Context, w *inquiry, _ any) (any, error) {
+	r, err := w.verb(ctx, monitor, "ceph-status", none)
 	if err != nil {
 		return nil, err
 	}
@@ -180,12 +180,12 @@ func percent(part float64) string {
 }
 
 // cephUsage asks the store of metrics, where the cluster has one.
-func (w *Watcher) cephUsage(ctx context.Context) (*usage, string) {
+func (w *inquiry) cephUsage(ctx context.Context) (*usage, string) {
 	if len(w.cluster.Members[metrics.Role]) == 0 {
 		return nil, "No node has the role " + metrics.Role + ", so nobody keeps how much was used; see docs/metrics.md."
 	}
 	now := w.now()
-	r, err := w.asker.Verb(ctx, metrics.Role, "metrics-query", nodeapi.Order{Arguments: map[string]string{
+	r, err := w.verb(ctx, metrics.Role, "metrics-query", nodeapi.Order{Arguments: map[string]string{
 		"query": "max(ceph_cluster_total_used_bytes/ceph_cluster_total_bytes)",
 		"from":  strconv.FormatInt(now.Add(-usageSince).Unix(), 10), "until": strconv.FormatInt(now.Unix(), 10),
 		"step": strconv.Itoa(int(usageStep.Seconds())),

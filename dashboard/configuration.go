@@ -47,14 +47,12 @@ type difference struct {
 	More       int
 }
 
-func askConfiguration(ctx context.Context, w *Watcher, _ any) (any, error) {
+func askConfiguration(ctx context.Context, w *inquiry, _ any) (any, error) {
 	files, err := w.asker.Files()
 	if err != nil {
 		return nil, fmt.Errorf("read the operator's folder: %w", err)
 	}
-	w.mu.Lock()
-	nodes := w.view.Nodes
-	w.mu.Unlock()
+	nodes := w.known()
 	c := &configuration{}
 	groups := map[string][]string{}
 	for _, n := range nodes {
@@ -83,10 +81,10 @@ func askConfiguration(ctx context.Context, w *Watcher, _ any) (any, error) {
 }
 
 // compare asks the first of the nodes that answers for its files: they run the same.
-func (v *version) compare(ctx context.Context, w *Watcher, files map[string][]byte) error {
+func (v *version) compare(ctx context.Context, w *inquiry, files map[string][]byte) error {
 	var problems []error
 	for _, node := range v.Nodes[:min(len(v.Nodes), 3)] {
-		r, err := w.asker.On(ctx, node, "configuration-show", none)
+		r, err := w.on(ctx, node, "configuration-show", none)
 		if err == nil {
 			var there map[string]string
 			if there, err = hashes(r.Results); err == nil {
@@ -113,7 +111,7 @@ func hashes(results []json.RawMessage) (map[string]string, error) {
 	return out, nil
 }
 
-func (v *version) differ(ctx context.Context, w *Watcher, node string, files map[string][]byte, there map[string]string) {
+func (v *version) differ(ctx context.Context, w *inquiry, node string, files map[string][]byte, there map[string]string) {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(files)), maps.Keys(there))
 	slices.Sort(names)
 	texts := 0
@@ -148,12 +146,12 @@ func hash(data []byte) string {
 }
 
 // read asks for the text that a node has of a file, and compares.
-func (d *difference) read(ctx context.Context, w *Watcher, node, here string) {
+func (d *difference) read(ctx context.Context, w *inquiry, node, here string) {
 	if !strings.HasSuffix(d.Path, ".yaml") {
 		return
 	}
 	o := nodeapi.Order{Arguments: map[string]string{"file": d.Path}}
-	r, err := w.asker.On(ctx, node, "configuration-show", o)
+	r, err := w.on(ctx, node, "configuration-show", o)
 	if err != nil {
 		d.What = "differs: " + err.Error()
 		return

@@ -44,7 +44,7 @@ type lag struct {
 	Level Level
 }
 
-func askKafka(ctx context.Context, w *Watcher, _ any) (any, error) {
+func askKafka(ctx context.Context, w *inquiry, _ any) (any, error) {
 	s := &streams{}
 	var topics, quorum, lags error
 	var all sync.WaitGroup
@@ -67,8 +67,8 @@ func text(err error) string {
 	return err.Error()
 }
 
-func (s *streams) askTopics(ctx context.Context, w *Watcher) error {
-	r, err := w.asker.Verb(ctx, broker, "kafka-topics", none)
+func (s *streams) askTopics(ctx context.Context, w *inquiry) error {
+	r, err := w.verb(ctx, broker, "kafka-topics", none)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (s *streams) askTopics(ctx context.Context, w *Watcher) error {
 	return nil
 }
 
-func (s *streams) askQuorum(ctx context.Context, w *Watcher) error {
+func (s *streams) askQuorum(ctx context.Context, w *inquiry) error {
 	q, err := kafkaQuorum(ctx, w)
 	if err != nil {
 		return err
@@ -111,8 +111,8 @@ func (s *streams) askQuorum(ctx context.Context, w *Watcher) error {
 	return nil
 }
 
-func (s *streams) askLag(ctx context.Context, w *Watcher) error {
-	r, err := w.asker.Verb(ctx, broker, "kafka-lag", none)
+func (s *streams) askLag(ctx context.Context, w *inquiry) error {
+	r, err := w.verb(ctx, broker, "kafka-lag", none)
 	if err != nil {
 		return err
 	}
@@ -136,8 +136,8 @@ func (s *streams) askLag(ctx context.Context, w *Watcher) error {
 	return nil
 }
 
-func kafkaQuorum(ctx context.Context, w *Watcher) (kafkastatus.Quorum, error) {
-	r, err := w.asker.Verb(ctx, broker, "kafka-quorum", none)
+func kafkaQuorum(ctx context.Context, w *inquiry) (kafkastatus.Quorum, error) {
+	r, err := w.verb(ctx, broker, "kafka-quorum", none)
 	if err != nil {
 		return kafkastatus.Quorum{}, err
 	}

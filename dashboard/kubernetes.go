@@ -37,8 +37,8 @@ type kubeCount struct {
 	Level Level
 }
 
-func askKubernetes(ctx context.Context, w *Watcher, _ any) (any, error) {
-	r, err := w.asker.Verb(ctx, master, "kubernetes-status", none)
+func askKubernetes(ctx context.Context, w *inquiry, _ any) (any, error) {
+	r, err := w.verb(ctx, master, "kubernetes-status", none)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func askKubernetes(ctx context.Context, w *Watcher, _ any) (any, error) {
 	}
 	p := podsOf(k)
 	p.From = r.Node
-	for _, n := range w.nodes() {
+	for _, n := range w.known() {
 		for i := range p.Nodes {
 			p.Nodes[i].Known = p.Nodes[i].Known || p.Nodes[i].Name == n.Name
 		}

@@ -56,7 +56,7 @@ type booted struct {
 	Level                                          Level
 }
 
-func askMachines(ctx context.Context, w *Watcher, _ any) (any, error) {
+func askMachines(ctx context.Context, w *inquiry, _ any) (any, error) {
 	m, err := w.asker.Machines(ctx)
 	if err != nil {
 		return nil, err

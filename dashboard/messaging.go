@@ -14,8 +14,9 @@ const (
 	messagingPath = "/messaging"
 	mqttBroker    = "mqtt-broker"
 	dnsServer     = "dns-server"
-	// askAtOnce are nodes of which the metrics are read at once.
-	askAtOnce = 4
+	// askAtOnce are nodes of which the metrics are read at once, and counting lies between two questions: Mosquitto counts
+	// each 10 seconds, so that a rate of a shorter time is none and then twice as much.
+	askAtOnce, counting = 4, 20 * time.Second
 	// Codes of answers of DNS that are no errors: that there is no such name is an answer, too.
 	noName = "NXDOMAIN"
 	fine   = "NOERROR"
@@ -51,7 +52,7 @@ type dnsNode struct {
 	Level                             Level
 }
 
-func askMessaging(ctx context.Context, w *Watcher, before any) (any, error) {
+func askMessaging(ctx context.Context, w *inquiry, before any) (any, error) {
 	last, _ := before.(*messaging)
 	m := &messaging{
 		HasMQTT: len(w.cluster.Members[mqttBroker]) > 0, HasDNS: len(w.cluster.Members[dnsServer]) > 0, counters: map[string]counters{},
@@ -59,7 +60,7 @@ func askMessaging(ctx context.Context, w *Watcher, before any) (any, error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	seats := make(chan struct{}, askAtOnce)
-	for _, n := range w.nodes() {
+	for _, n := range w.known() {
 		mqtt, dns := slices.Contains(n.Roles, mqttBroker), slices.Contains(n.Roles, dnsServer)
 		if !mqtt && !dns {
 			continue
@@ -68,7 +69,13 @@ func askMessaging(ctx context.Context, w *Watcher, before any) (any, error) {
 			seats <- struct{}{}
 			defer func() { <-seats }()
 			now := w.now()
-			values, problem := w.readMetrics(ctx, n.Name)
+			var values map[string]float64
+			problem := ""
+			if n.Problem != nil { // Many that do not answer would have the others wait.
+				problem = n.Problem.Error()
+			} else {
+				values, problem = w.readMetrics(ctx, n.Name)
+			}
 			c := counters{now, values}
 			mu.Lock()
 			defer mu.Unlock()
@@ -95,10 +102,10 @@ func askMessaging(ctx context.Context, w *Watcher, before any) (any, error) {
 
 // readMetrics has the values of a node that the page shows, by the name of the metric, and with the code of answers
 // behind a slash where there is one.
-func (w *Watcher) readMetrics(ctx context.Context, node string) (map[string]float64, string) {
+func (w *inquiry) readMetrics(ctx context.Context, node string) (map[string]float64, string) {
 	ctx, cancel := context.WithTimeout(ctx, max(w.asker.Timeout, time.Second))
 	defer cancel()
-	data, err := w.asker.Metrics(ctx, node)
+	data, err := w.metrics(ctx, node)
 	if err != nil {
 		return nil, err.Error()
 	}

@@ -75,7 +75,7 @@ func (m *members) Says() string {
 	return fmt.Sprintf("%d of %d serve; %s; %s", m.Serve, m.Votes, leads, may)
 }
 
-func askQuorums(ctx context.Context, w *Watcher, _ any) (any, error) {
+func askQuorums(ctx context.Context, w *inquiry, _ any) (any, error) {
 	var asks []func() (*members, error)
 	var names []string
 	for _, q := range []struct {
@@ -83,7 +83,7 @@ func askQuorums(ctx context.Context, w *Watcher, _ any) (any, error) {
 		ask        func() (*members, error)
 	}{
 		{master, "etcd", func() (*members, error) {
-			r, err := w.asker.Verb(ctx, master, "etcd-members", none)
+			r, err := w.verb(ctx, master, "etcd-members", none)
 			if err != nil {
 				return nil, err
 			}
@@ -97,7 +97,7 @@ func askQuorums(ctx context.Context, w *Watcher, _ any) (any, error) {
 			return controllersOf(q), nil
 		}},
 		{monitor, "Ceph's monitors", func() (*members, error) {
-			r, err := w.asker.Verb(ctx, monitor, "ceph-status", none)
+			r, err := w.verb(ctx, monitor, "ceph-status", none)
 			if err != nil {
 				return nil, err
 			}

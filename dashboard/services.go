@@ -3,17 +3,17 @@ package dashboard
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
 
-	"spore/cluster/facts"
 	"spore/wire/nodeapi"
 )
 
 const (
-	// serviceEvery lies between two questions to a service, and serviceBound is how long one may take.
-	serviceEvery, serviceBound = 20 * time.Second, 90 * time.Second
+	// serviceBound is how long a question to a service may take.
+	serviceBound = 90 * time.Second
 	// maxRows bounds each table of a page; what has no room is counted.
 	maxRows = 300
 )
@@ -43,22 +43,27 @@ type source struct {
 	path string
 	// ask returns what the page shows; before is what it returned last, nil at first. A page of several questions has
 	// the problem of one that failed in what it shows.
-	ask func(ctx context.Context, w *Watcher, before any) (any, error)
+	ask func(ctx context.Context, w *inquiry, before any) (any, error)
+	// least lies between two questions at least, whatever they cost.
+	least time.Duration
 }
 
 // sources are the questions of the pages of services.
 func sources() []source {
 	return []source{
-		{cephPath, askCeph}, {kafkaPath, askKafka}, {messagingPath, askMessaging}, {quorumsPath, askQuorums},
-		{machinesPath, askMachines}, {kubernetesPath, askKubernetes}, {configurationPath, askConfiguration},
+		{cephPath, askCeph, soonest}, {kafkaPath, askKafka, soonest}, {messagingPath, askMessaging, counting},
+		{quorumsPath, askQuorums, soonest}, {machinesPath, askMachines, soonest}, {kubernetesPath, askKubernetes, soonest},
+		{configurationPath, askConfiguration, soonest},
 	}
 }
 
 // Told is what is known for the page of a service.
 type Told struct {
-	// Value is what the page shows, of which the question was sent at Asked; nil when there is none yet.
+	// Value is what the page shows, timing is that of its question, and From are the nodes that said it; nil when there is
+	// none yet.
 	Value any
-	Asked time.Time
+	timing
+	From map[string]bool
 	// Problem says why nothing newer is known.
 	Problem error
 }
@@ -68,12 +73,14 @@ type looker struct {
 	source
 	looked time.Time
 	wake   chan struct{}
+	// hurry has something in it when the next question is not to wait: a node that has answered the last one is gone.
+	hurry chan struct{}
 }
 
 func lookers() map[string]*looker {
 	out := map[string]*looker{}
 	for _, s := range sources() {
-		out[s.path] = &looker{source: s, wake: make(chan struct{})}
+		out[s.path] = &looker{source: s, wake: make(chan struct{}), hurry: make(chan struct{}, 1)}
 	}
 	return out
 }
@@ -106,6 +113,7 @@ func (w *Watcher) followService(ctx context.Context, l *looker) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+		case <-l.hurry:
 		}
 		w.mu.Lock()
 		idle, wake := l.looked.IsZero() || w.now().Sub(l.looked) > watched, l.wake
@@ -117,20 +125,27 @@ func (w *Watcher) followService(ctx context.Context, l *looker) {
 			case <-wake:
 			}
 		}
+		select {
+		case <-l.hurry: // This question is the one.
+		default:
+		}
 		begun := time.Now()
-		w.askService(ctx, l)
-		timer.Reset(max(serviceEvery-time.Since(begun), time.Second))
+		pause := w.askService(ctx, l)
+		timer.Reset(max(pause-time.Since(begun), time.Second))
 	}
 }
 
-func (w *Watcher) askService(ctx context.Context, l *looker) {
+// askService asks, and returns how long after the question the next one is to be.
+func (w *Watcher) askService(ctx context.Context, l *looker) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, serviceBound)
 	defer cancel()
 	w.mu.Lock()
 	before := w.view.told[l.path].Value
 	w.mu.Unlock()
 	asked := w.now()
-	value, err := l.ask(ctx, w, before)
+	q := &inquiry{Watcher: w, from: map[string]bool{}}
+	value, err := l.ask(ctx, q, before)
+	when := timed(asked, w.now(), l.least)
 	w.change(func(v *View) {
 		told := maps.Clone(v.told)
 		if told == nil {
@@ -138,11 +153,25 @@ func (w *Watcher) askService(ctx context.Context, l *looker) {
 		}
 		t := told[l.path]
 		if t.Problem = err; err == nil {
-			t.Value, t.Asked = value, asked
+			t.Value, t.timing, t.From = value, when, q.from
 		}
 		told[l.path] = t
 		v.told = told
 	})
+	return when.Pause
+}
+
+// hurry has those asked again at once whose last answer came from a node. The caller has w.mu.
+func (w *Watcher) hurry(node string) {
+	for path, t := range w.view.told {
+		if !t.From[node] {
+			continue
+		}
+		select {
+		case w.lookers[path].hurry <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // service is what the template of a service's page shows.
@@ -152,10 +181,10 @@ type service struct {
 	// Stale says that Value is an old one; Age is how old it is.
 	Stale        bool
 	Age, Problem string
+	// Gone are nodes that have said it, and say nothing any more. Took is how long the answer took, where that was long.
+	Gone []string
+	Took string
 }
-
-// old is the age from which on what is known of a service is an old one: the next answer is late.
-const old = serviceEvery + stale
 
 // servicePage fills the page of a service.
 func servicePage(path string) func(*Server, asked, *page) bool {
@@ -166,10 +195,12 @@ func servicePage(path string) func(*Server, asked, *page) bool {
 			out.Problem = t.Problem.Error()
 		}
 		if t.Value != nil {
-			age := a.now.Sub(t.Asked)
-			out.Stale, out.Age = age > old || t.Problem != nil, "moments ago"
-			if out.Stale {
-				out.Age = ago(age)
+			out.Gone, out.Age = a.view.gone(t, a.now), "moments ago"
+			if out.Stale = a.now.After(t.late()) || t.Problem != nil || len(out.Gone) > 0; out.Stale {
+				out.Age = ago(a.now.Sub(t.Asked))
+			}
+			if took := t.took(); took >= slow {
+				out.Took = fmt.Sprintf("%d s", int(took.Seconds()))
 			}
 		}
 		p.Data = out
@@ -181,8 +212,14 @@ func servicePage(path string) func(*Server, asked, *page) bool {
 func (v View) growsOld(now time.Time) time.Time {
 	var first time.Time
 	for _, t := range v.told {
-		if at := t.Asked.Add(old); t.Value != nil && at.After(now) && (first.IsZero() || at.Before(first)) {
-			first = at
+		if t.Value == nil {
+			continue
+		}
+		first = sooner(first, t.late(), now)
+		for _, n := range v.Nodes {
+			if t.From[n.Name] && !n.Answered.IsZero() {
+				first = sooner(first, n.last(t.Answered).Add(stale), now)
+			}
 		}
 	}
 	return first
@@ -196,15 +233,11 @@ func cut[T any](rows []T) ([]T, int) {
 	return rows[:maxRows], len(rows) - maxRows
 }
 
-// nodes are those that are asked.
-func (w *Watcher) nodes() []facts.Node {
+// known is what is known of the nodes now.
+func (w *Watcher) known() []*Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := make([]facts.Node, 0, len(w.view.Nodes))
-	for _, n := range w.view.Nodes {
-		out = append(out, n.Node)
-	}
-	return out
+	return w.view.Nodes
 }
 
 // none is an order without arguments.

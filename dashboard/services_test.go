@@ -259,13 +259,14 @@ func TestWhatAServiceSaidGrowsOld(t *testing.T) {
 	require.Contains(t, text, "The nodes are asked …")
 	s.answers["ceph-status"] = `{"status":{"health":{"status":"HEALTH_OK"}}}`
 	require.NotContains(t, s.show(t, cephPath), "20 s ago")
+	const old = soonest + spare
 	require.Equal(t, s.time().Add(old), s.watcher.view.grows(s.time()))
 	s.later(old - time.Second)
 	_, text = s.page(t, cephPath)
 	require.Contains(t, text, "As of moments ago.")
 	s.later(2 * time.Second)
 	_, text = s.page(t, cephPath)
-	require.Contains(t, text, "As of 30 s ago.")
+	require.Contains(t, text, "As of 10 s ago.")
 	w := httptest.NewRecorder()
 	s.server.ServeHTTP(w, httptest.NewRequest("GET", cephPath, nil))
 	require.Contains(t, w.Body.String(), `<div class="stale">`)

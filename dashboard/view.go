@@ -297,7 +297,7 @@ func (s *Server) alertsPage(a asked, p *page) bool {
 	}
 	if p.AlertsKnown = !a.view.AlertsAt.IsZero(); p.AlertsKnown {
 		age := a.now.Sub(a.view.AlertsAt)
-		p.AlertsStale, p.AlertsAge = age > alertsEvery+stale, "moments ago"
+		p.AlertsStale, p.AlertsAge = a.now.After(a.view.alertsLate) || a.view.AlertsProblem != nil, "moments ago"
 		if p.AlertsStale {
 			p.AlertsAge = ago(age)
 		}

@@ -19,9 +19,8 @@ import (
 
 const (
 	// every is how long lies between two questions to a node of few, forEach what each node adds to it, so that many cost
-	// this machine no more, and most its bound. alertsEvery is between questions to who knows the alerts.
+	// this machine no more, and most its bound.
 	every, forEach, most = 5 * time.Second, 10 * time.Millisecond, 7 * time.Second
-	alertsEvery          = 15 * time.Second
 	// stale is the age from which on a value is shown as an old one.
 	stale = 9 * time.Second
 	// watched is for how long after the last look at a page the nodes are asked. After as long without an answer, nobody
@@ -75,9 +74,11 @@ type Node struct {
 	Health   nodeapi.Health
 	Asked    time.Time
 	Answered time.Time
-	// Problem says why it does not answer; nil when it does, or was not asked yet. Silent is since when it does not.
+	// Problem says why it does not answer; nil when it does, or was not asked yet. Silent is since when it does not, and
+	// Failed when the last question was sent that it has not answered.
 	Problem error
 	Silent  Change
+	Failed  time.Time
 	// Conditions has since when a condition is as it is, as far as this page has seen it.
 	Conditions map[string]Change
 }
@@ -98,6 +99,8 @@ type View struct {
 	Alerts        []machine.Alert
 	AlertsAt      time.Time
 	AlertsProblem error
+	// alertsLate is from when on the next answer is late.
+	alertsLate time.Time
 	// cluster judges the whole, once for all who look at the view: most views nobody sees.
 	cluster func() clusterhealth.Cluster
 	// told is what is known for the pages of services, by their paths.
@@ -137,17 +140,22 @@ func (w *Watcher) Run(ctx context.Context) {
 	w.mu.Unlock()
 	pause := min(every+time.Duration(len(nodes))*forEach, most)
 	for i, n := range nodes {
-		all.Go(func() { w.repeat(ctx, pause, func(ctx context.Context) { w.askNode(ctx, i, n.Name) }) })
+		all.Go(func() {
+			w.repeat(ctx, func(ctx context.Context) time.Duration {
+				w.askNode(ctx, i, n.Name)
+				return pause
+			})
+		})
 	}
 	if w.asker.Alerts != nil {
-		all.Go(func() { w.repeat(ctx, alertsEvery, w.askAlerts) })
+		all.Go(func() { w.repeat(ctx, w.askAlerts) })
 	}
 	w.runServices(ctx, &all)
 	all.Wait()
 }
 
-// repeat asks again and again, and pauses while nobody looks.
-func (w *Watcher) repeat(ctx context.Context, pause time.Duration, ask func(context.Context)) {
+// repeat asks again and again, each time as long after the question as ask returns, and pauses while nobody looks.
+func (w *Watcher) repeat(ctx context.Context, ask func(context.Context) time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -168,7 +176,7 @@ func (w *Watcher) repeat(ctx context.Context, pause time.Duration, ask func(cont
 		}
 		begun := time.Now()
 		each, cancel := context.WithTimeout(ctx, w.asker.Timeout)
-		ask(each)
+		pause := ask(each)
 		cancel()
 		timer.Reset(max(pause-time.Since(begun), time.Second))
 	}
@@ -184,8 +192,9 @@ func (w *Watcher) askNode(ctx context.Context, i int, name string) {
 		if err != nil {
 			if n.Problem == nil {
 				n.Silent = Change{Since: asked, First: asked.Sub(n.Answered) > watched}
+				w.hurry(name)
 			}
-			n.Problem = err
+			n.Problem, n.Failed = err, asked
 			return
 		}
 		n.Conditions = changes(n.Conditions, h, asked, asked.Sub(n.Answered) > watched)
@@ -210,13 +219,16 @@ func changes(before map[string]Change, h nodeapi.Health, at time.Time, first boo
 	return out
 }
 
-func (w *Watcher) askAlerts(ctx context.Context) {
+func (w *Watcher) askAlerts(ctx context.Context) time.Duration {
+	asked := w.now()
 	alerts, err := w.asker.Alerts(ctx)
+	when := timed(asked, w.now(), soonest)
 	w.change(func(v *View) {
 		if v.AlertsProblem = err; err == nil {
-			v.Alerts, v.AlertsAt = alerts, w.now()
+			v.Alerts, v.AlertsAt, v.alertsLate = alerts, when.Answered, when.late()
 		}
 	})
+	return when.Pause
 }
 
 // change makes the next view, and tells those who wait for it.
@@ -274,11 +286,16 @@ func (w *Watcher) Ended() bool { return !w.asker.Ends.IsZero() && w.now().After(
 func (v View) grows(now time.Time) time.Time {
 	var first time.Time
 	for _, n := range v.Nodes {
-		if at := n.Answered.Add(stale); !n.Answered.IsZero() && at.After(now) && (first.IsZero() || at.Before(first)) {
-			first = at
+		if !n.Answered.IsZero() {
+			first = sooner(first, n.Answered.Add(stale), now)
 		}
 	}
-	if at := v.growsOld(now); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+	return sooner(sooner(first, v.alertsLate, now), v.growsOld(now), now)
+}
+
+// sooner is at where it is before first, or there is no first, and is yet to come.
+func sooner(first, at, now time.Time) time.Time {
+	if at.After(now) && (first.IsZero() || at.Before(first)) {
 		return at
 	}
 	return first

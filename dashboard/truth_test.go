@@ -1,0 +1,105 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"spore/wire/nodeapi"
+)
+
+// isGrey tells whether what a service said is shown as an old value.
+func (s *serving) isGrey(t *testing.T, path string) bool {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.server.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return strings.Contains(w.Body.String(), `<div class="stale">`)
+}
+
+func TestWhatANodeSaidOfAServiceIsOldAtOnceWhenItIsGone(t *testing.T) {
+	healthy := `{"status":{"health":{"status":"HEALTH_OK"}}}`
+	for name, c := range map[string]struct {
+		how  func(*serving)
+		grey bool
+	}{
+		"it refuses": {func(s *serving) {
+			s.later(time.Second)
+			s.says("edge-01", func(a *answer) { a.err = errors.New("no answer: connection refused") })
+			s.round()
+		}, true},
+		"it says nothing for 10 s": {func(s *serving) { s.later(stale + time.Second) }, true},
+		"it says something":        {func(s *serving) { s.later(stale - time.Second); s.round(); s.later(time.Second) }, false},
+		"it failed before": {func(s *serving) {
+			s.says("edge-01", func(a *answer) { a.err = errors.New("no answer: connection refused") })
+			s.round()
+			s.later(time.Second)
+			s.show(t, cephPath)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServing(t, monitor)
+			s.answer("ceph-status", healthy)
+			s.round()
+			s.show(t, cephPath)
+			require.False(t, s.isGrey(t, cephPath))
+			c.how(s)
+			require.Equal(t, c.grey, s.isGrey(t, cephPath))
+			_, text := s.page(t, cephPath)
+			require.Equal(t, c.grey, strings.Contains(text, "edge-01, which said so, says nothing any more."), text)
+		})
+	}
+}
+
+// answer has the nodes answer a verb.
+func (s *serving) answer(verb, answer string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers[verb] = answer
+}
+
+// An answer that is due and does not come is late within 10 s, whatever the last one took.
+func TestAQuestionIsAskedTheLessOftenTheMoreItsAnswerCosts(t *testing.T) {
+	at := time.Date(2026, 11, 26, 3, 0, 0, 0, time.UTC)
+	for took, want := range map[time.Duration]struct{ pause, late time.Duration }{
+		-time.Hour:             {5 * time.Second, 9 * time.Second}, // the clock of this machine was set
+		0:                      {5 * time.Second, 9 * time.Second},
+		80 * time.Millisecond:  {5 * time.Second, 9080 * time.Millisecond},
+		200 * time.Millisecond: {12 * time.Second, 16200 * time.Millisecond},
+		time.Second:            {20 * time.Second, 25 * time.Second},
+		20 * time.Second:       {20 * time.Second, 29 * time.Second},
+	} {
+		w := timed(at, at.Add(took), soonest)
+		require.Equal(t, want.pause, w.Pause, took)
+		require.Equal(t, at.Add(want.late), w.late(), took)
+		require.LessOrEqual(t, w.late().Sub(at)-w.Pause, 10*time.Second, took)
+	}
+}
+
+// The page says of a node that is slow that it is, and asks another one at once when the one that has answered is gone.
+func TestAServiceIsAskedAgainAtOnceWhenItsNodeIsGone(t *testing.T) {
+	s := newServing(t, monitor)
+	s.answer("ceph-status", `{"status":{"health":{"status":"HEALTH_OK"}}}`)
+	verb := s.watcher.asker.Verb
+	s.watcher.asker.Verb = func(ctx context.Context, role, name string, o nodeapi.Order) (Reply, error) {
+		s.later(20 * time.Second)
+		return verb(ctx, role, name, o)
+	}
+	s.round()
+	require.Contains(t, s.show(t, cephPath), "The answer took 20 s: who is asked is slow.")
+	require.False(t, s.isGrey(t, cephPath))
+	l := s.watcher.lookers[cephPath]
+	require.Empty(t, l.hurry)
+	s.says("edge-01", func(a *answer) { a.err = errors.New("no answer: connection refused") })
+	s.round()
+	require.Len(t, l.hurry, 1)
+	require.Empty(t, s.watcher.lookers[kafkaPath].hurry, "nobody has answered there")
+	<-l.hurry
+	s.round()
+	require.Empty(t, l.hurry, "it is no news")
+}
