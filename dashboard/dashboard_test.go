@@ -120,7 +120,42 @@ func (p *plant) page(t *testing.T, path string) (status int, text string) {
 	root, err := html.Parse(strings.NewReader(body))
 	require.NoError(t, err)
 	requireInert(t, root)
+	requireLabels(t, root)
 	return w.Code, words(root)
+}
+
+// requireLabels holds that each cell has the name of its column, which a narrow screen shows in front of it. Lines of logs
+// have none: what is in them says what it is.
+func requireLabels(t *testing.T, root *html.Node) {
+	t.Helper()
+	attribute := func(n *html.Node, name string) string {
+		for _, a := range n.Attr {
+			if a.Key == name {
+				return a.Val
+			}
+		}
+		return ""
+	}
+	var heads []string
+	lines := false
+	for n := range root.Descendants() {
+		switch {
+		case n.Type != html.ElementNode:
+		case n.Data == "table":
+			heads, lines = nil, attribute(n, "class") == "lines"
+		case n.Data == "th" && attribute(n, "scope") == "col":
+			heads = append(heads, strings.TrimSpace(words(n)))
+		case n.Data == "tr" && n.Parent.Data == "tbody" && !lines:
+			column := 0
+			for cell := range n.ChildNodes() {
+				if cell.Data == "td" && attribute(cell, "colspan") == "" {
+					require.Less(t, column, len(heads), "a row with more cells than columns")
+					require.Equal(t, heads[column], attribute(cell, "data-label"))
+				}
+				column++
+			}
+		}
+	}
 }
 
 // words are what a page says, and requireInert holds that it has no script and no style of its own in it.
