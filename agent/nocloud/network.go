@@ -1,7 +1,6 @@
 package nocloud
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -10,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"gopkg.in/yaml.v3"
 
 	"spore/agent/nic"
 	"spore/cluster/spec"
@@ -147,374 +144,83 @@ func (f *Found) notTaken(format string, a ...any) {
 	f.NotTaken = append(f.NotTaken, named(NetworkConfig+": ", fmt.Sprintf(format, a...)))
 }
 
-// version1 reads the list of cloud-init's "Networking config Version 1".
-func (p *networkParser) version1(doc mapping) error {
-	for _, pair := range doc.pairs {
-		switch pair.key {
-		case "version":
-		case "config":
-			items, err := pair.items()
-			if err != nil {
-				return fmt.Errorf("config: %w", err)
-			}
-			for i, item := range items {
-				if err := p.item(item); err != nil {
-					return fmt.Errorf("config[%d]: %w", i, err)
-				}
-			}
-		default:
-			p.notTaken("%s", pair.key)
-		}
-	}
-	return nil
+// routes takes default routes by a router; others are named.
+func (p *networkParser) routes(l *Link, list pair) error {
+	return list.each(func(item pair) error { return p.route(l, item) })
 }
 
-func (p *networkParser) item(item pair) error {
+func (p *networkParser) route(l *Link, item pair) error {
 	m, err := item.mapping()
 	if err != nil {
 		return err
 	}
-	kind, err := m.scalar("type")
-	if err != nil {
-		return err
-	}
-	switch kind {
-	case "physical":
-		return p.physical(m)
-	case "nameserver":
-		return p.nameserver(m)
-	}
-	name, _ := m.scalar("name")
-	p.notTaken("%s %s", kind, name)
-	return nil
-}
-
-func (p *networkParser) physical(m mapping) error {
-	var l Link
-	var err error
-	if l.ID, err = m.scalar("name"); err != nil {
-		return err
-	}
-	if l.Name, err = cardName(l.ID); err != nil {
-		return err
-	}
+	var to, mask string
+	var via *pair
 	for _, pair := range m.pairs {
 		switch pair.key {
-		case "type", "name":
-		case "mac_address":
-			l.MAC, err = pair.mac()
-		case "mtu":
-			l.MTU, err = pair.mtu()
-		case "subnets":
-			err = p.subnets(&l, pair)
-		default:
-			p.notTaken("%s.%s", l.ID, pair.key)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", pair.key, err)
-		}
-	}
-	return p.add(l)
-}
-
-func (p *networkParser) subnets(l *Link, list pair) error {
-	items, err := list.items()
-	if err != nil {
-		return err
-	}
-	for _, item := range items {
-		m, err := item.mapping()
-		if err != nil {
-			return err
-		}
-		kind, err := m.scalar("type")
-		if err != nil {
-			return err
-		}
-		switch kind {
-		case "dhcp", "dhcp4":
-			l.DHCP = true
-		case "static", "static4", "static6":
-			if err := p.static(l, m); err != nil {
-				return err
-			}
-			continue
-		case "manual":
-		default:
-			p.notTaken("%s: subnet of type %s", l.ID, kind)
-		}
-		for _, pair := range m.pairs {
-			if pair.key != "type" {
-				p.notTaken("%s.subnets.%s", l.ID, pair.key)
-			}
-		}
-	}
-	return nil
-}
-
-// static reads a subnet with an address.
-func (p *networkParser) static(l *Link, m mapping) error {
-	var address, mask string
-	for _, pair := range m.pairs {
-		var err error
-		switch pair.key {
-		case "type":
-		case "address":
-			address, err = pair.scalar()
+		case "to", "network", "destination":
+			to, err = pair.scalar()
 		case "netmask":
 			mask, err = pair.scalar()
-		case "gateway":
-			err = l.gateway(pair)
-		case "dns_nameservers":
-			err = p.nameservers(pair)
-		case "dns_search":
-			err = p.search(pair)
-		case "routes":
-			err = p.routes(l, pair)
+		case "via", "gateway":
+			via = &pair
 		default:
-			p.notTaken("%s.subnets.%s", l.ID, pair.key)
+			p.notTaken("%s.routes.%s", l.ID, pair.key)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", pair.key, err)
 		}
 	}
-	if address != "" && !strings.Contains(address, "/") && mask != "" {
-		bits := mask
-		if ip := net.ParseIP(mask).To4(); ip != nil {
-			ones, size := net.IPMask(ip).Size()
-			if size == 0 {
-				return fmt.Errorf("%.64q is no netmask", mask)
-			}
-			bits = strconv.Itoa(ones)
-		}
-		address += "/" + bits
+	all := slices.Contains([]string{"default", "0.0.0.0/0", "::/0"}, to) || (to == "0.0.0.0" || to == "::") && (mask == "0.0.0.0" || mask == "0" || mask == "::")
+	if !all || via == nil {
+		p.notTaken("%s: the route to %s", l.ID, to)
+		return nil
 	}
-	return l.address(address)
+	return l.gateway(*via)
 }
 
-func (p *networkParser) nameserver(m mapping) error {
+// resolver reads nameservers, which lie under a key that each version calls otherwise, and search domains. prefix begins
+// the names of keys that are not taken.
+func (p *networkParser) resolver(m mapping, addresses, prefix string) error {
 	for _, pair := range m.pairs {
 		var err error
 		switch pair.key {
-		case "type":
-		case "address":
+		case addresses:
 			err = p.nameservers(pair)
 		case "search":
 			err = p.search(pair)
 		default:
-			p.notTaken("nameserver.%s", pair.key)
+			p.notTaken("%s%s", prefix, pair.key)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", pair.key, err)
-		}
-	}
-	return nil
-}
-
-// version2 reads what netplan and cloud-init's "Networking config Version 2" have in common.
-func (p *networkParser) version2(doc mapping) error {
-	for _, pair := range doc.pairs {
-		switch pair.key {
-		case "version":
-		case "ethernets":
-			m, err := pair.mapping()
-			if err != nil {
-				return fmt.Errorf("ethernets: %w", err)
-			}
-			for _, e := range m.pairs {
-				if err := p.ethernet(e); err != nil {
-					return fmt.Errorf("%s: %w", named("ethernets.", e.key), err)
-				}
-			}
-		default:
-			p.notTaken("%s", pair.key)
-		}
-	}
-	return nil
-}
-
-func (p *networkParser) ethernet(e pair) error {
-	m, err := e.mapping()
-	if err != nil {
-		return err
-	}
-	l := Link{ID: e.key, Name: e.key}
-	for _, pair := range m.pairs {
-		switch pair.key {
-		case "match":
-			err = p.match(&l, pair)
-		case "dhcp4":
-			l.DHCP, err = pair.boolean()
-		case "dhcp6":
-			var on bool
-			if on, err = pair.boolean(); on {
-				p.notTaken("%s.dhcp6", l.ID)
-			}
-		case "addresses":
-			err = p.addresses(&l, pair)
-		case "gateway4", "gateway6":
-			err = l.gateway(pair)
-		case "routes":
-			err = p.routes(&l, pair)
-		case "mtu":
-			l.MTU, err = pair.mtu()
-		case "nameservers":
-			err = p.resolver(l, pair)
-		default:
-			p.notTaken("%s.%s", l.ID, pair.key)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", pair.key, err)
-		}
-	}
-	if l.Name, err = cardName(l.Name); err != nil {
-		return err
-	}
-	return p.add(l)
-}
-
-func (p *networkParser) match(l *Link, match pair) error {
-	m, err := match.mapping()
-	if err != nil {
-		return err
-	}
-	l.Name = ""
-	for _, pair := range m.pairs {
-		switch pair.key {
-		case "macaddress":
-			l.MAC, err = pair.mac()
-		case "name":
-			l.Name, err = pair.scalar()
-		default:
-			p.notTaken("%s.match.%s", l.ID, pair.key)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", pair.key, err)
-		}
-	}
-	if l.MAC == "" && l.Name == "" {
-		return errors.New("it is to have macaddress or name")
-	}
-	return nil
-}
-
-func (p *networkParser) addresses(l *Link, list pair) error {
-	items, err := list.items()
-	if err != nil {
-		return err
-	}
-	for _, item := range items {
-		if item.value.Kind == yaml.MappingNode { // An address with options, such as a label.
-			p.notTaken("%s: an address with options", l.ID)
-			continue
-		}
-		s, err := item.scalar()
-		if err != nil {
-			return err
-		}
-		if err := l.address(s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *networkParser) resolver(l Link, resolver pair) error {
-	m, err := resolver.mapping()
-	if err != nil {
-		return err
-	}
-	for _, pair := range m.pairs {
-		switch pair.key {
-		case "addresses":
-			err = p.nameservers(pair)
-		case "search":
-			err = p.search(pair)
-		default:
-			p.notTaken("%s.nameservers.%s", l.ID, pair.key)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", pair.key, err)
-		}
-	}
-	return nil
-}
-
-// routes takes default routes by a router; others are named.
-func (p *networkParser) routes(l *Link, list pair) error {
-	items, err := list.items()
-	if err != nil {
-		return err
-	}
-	for _, item := range items {
-		m, err := item.mapping()
-		if err != nil {
-			return err
-		}
-		var to, mask string
-		var via *pair
-		for _, pair := range m.pairs {
-			switch pair.key {
-			case "to", "network", "destination":
-				to, err = pair.scalar()
-			case "netmask":
-				mask, err = pair.scalar()
-			case "via", "gateway":
-				via = &pair
-			default:
-				p.notTaken("%s.routes.%s", l.ID, pair.key)
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", pair.key, err)
-			}
-		}
-		all := slices.Contains([]string{"default", "0.0.0.0/0", "::/0"}, to) || (to == "0.0.0.0" || to == "::") && (mask == "0.0.0.0" || mask == "0" || mask == "::")
-		if !all || via == nil {
-			p.notTaken("%s: the route to %s", l.ID, to)
-			continue
-		}
-		if err := l.gateway(*via); err != nil {
-			return err
 		}
 	}
 	return nil
 }
 
 func (p *networkParser) nameservers(list pair) error {
-	items, err := list.items()
-	if err != nil {
-		return err
-	}
-	for _, item := range items {
+	return list.each(func(item pair) error {
 		ip, err := item.ip()
-		if err != nil {
-			return err
-		}
-		if !slices.Contains(p.out.Nameservers, ip) && len(p.out.Nameservers) < maxAddresses {
+		if err == nil && !slices.Contains(p.out.Nameservers, ip) && len(p.out.Nameservers) < maxAddresses {
 			p.out.Nameservers = append(p.out.Nameservers, ip)
 		}
-	}
-	return nil
+		return err
+	})
 }
 
 func (p *networkParser) search(list pair) error {
-	items, err := list.items()
-	if err != nil {
-		return err
-	}
-	for _, item := range items {
+	return list.each(func(item pair) error {
 		domain, err := item.hostname()
-		if err != nil {
-			return err
-		}
 		switch {
+		case err != nil:
 		case p.out.Search == "":
 			p.out.Search = domain
 		case p.out.Search != domain:
 			p.notTaken("the search domain %s", domain)
 		}
-	}
-	return nil
+		return err
+	})
 }
 
 func (p *networkParser) add(l Link) error {
@@ -616,6 +322,11 @@ func cardName(s string) (string, error) {
 		return "", fmt.Errorf("%.64q is not the name of a card", s)
 	}
 	return s, nil
+}
+
+// without is the mapping but for a key.
+func (m mapping) without(key string) mapping {
+	return mapping{slices.DeleteFunc(slices.Clone(m.pairs), func(p pair) bool { return p.key == key })}
 }
 
 // scalar is the value of a key; empty where there is none.

@@ -470,6 +470,17 @@ func (p pair) items() ([]pair, error) {
 	return nil, errors.New("it is to be a list")
 }
 
+// each has do look at the values of a list, one after the other, until one is an error.
+func (p pair) each(do func(pair) error) error {
+	items, err := p.items()
+	for _, item := range items {
+		if err := do(item); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
 // text is a short printable text.
 func text(s string) (string, error) {
 	if s = strings.TrimSpace(s); len(s) > maxText || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
