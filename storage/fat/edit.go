@@ -264,25 +264,10 @@ func (e *Editor) Create(dir, name string, size int64, content io.Reader, when ti
 }
 
 func (e *Editor) create(dir, name string, size int64, content io.Reader, when time.Time) error {
-	if err := checkName(name); err != nil {
-		return err
-	}
 	if size < 0 || size > 1<<32-1 {
 		return fmt.Errorf("%d bytes are not a file size", size)
 	}
-	d, err := e.directory(dir)
-	if err != nil {
-		return err
-	}
-	if _, there := d.find(name); there {
-		return fs.ErrExist
-	}
-	// The place in the directory comes first: with it the directory may grow.
-	entries, err := d.entriesFor(name)
-	if err != nil {
-		return err
-	}
-	at, err := e.room(d, len(entries)/dirEntrySize+1)
+	p, err := e.newcomer(dir, name)
 	if err != nil {
 		return err
 	}
@@ -290,20 +275,52 @@ func (e *Editor) create(dir, name string, size int64, content io.Reader, when ti
 	if err != nil {
 		return err
 	}
-	if err := e.fill(clusters, size, content); err != nil {
+	if err := e.store(clusters, size, content); err != nil {
 		return err
 	}
 	first := uint32(0)
 	if len(clusters) > 0 {
 		first = clusters[0]
-		changed := map[int64]bool{}
-		e.take(clusters, changed)
-		if err := e.writeTable(changed); err != nil {
-			return err
-		}
 	}
-	last := entryOf(d.short(entries, name), 0x20, first, size, fatTime(when))
-	return e.place(at, append(entries, last...))
+	return e.place(p.at, append(p.entries, entryOf(p.short, 0x20, first, size, fatTime(when))...))
+}
+
+// newcomer is what becomes of a name that is new in a directory: the entries before the one that makes it a file, its
+// short name, and the place for all of them.
+type newcomer struct {
+	dir     *dir
+	entries []byte
+	short   string
+	at      int64
+}
+
+// newcomer finds a place for a new name. It comes before the clusters of the content: with it the directory may grow.
+func (e *Editor) newcomer(parent, name string) (p newcomer, err error) {
+	if err := checkName(name); err != nil {
+		return p, err
+	}
+	if p.dir, err = e.directory(parent); err != nil {
+		return p, err
+	}
+	if _, there := p.dir.find(name); there {
+		return p, fs.ErrExist
+	}
+	if p.entries, err = p.dir.entriesFor(name); err != nil {
+		return p, err
+	}
+	p.short = p.dir.short(p.entries, name)
+	p.at, err = e.room(p.dir, len(p.entries)/dirEntrySize+1)
+	return p, err
+}
+
+// store writes content into clusters and links them, so that one write of a directory entry makes it a file.
+func (e *Editor) store(clusters []uint32, size int64, content io.Reader) error {
+	if err := e.fill(clusters, size, content); err != nil || len(clusters) == 0 {
+		return err
+	}
+	changed := map[int64]bool{}
+	e.take(clusters, changed)
+	return e.writeTable(changed)
 }
 
 // MakeDirectory makes an empty directory in one that is there. The name must be free. It appears with one write, as a file
@@ -316,21 +333,7 @@ func (e *Editor) MakeDirectory(parent, name string, when time.Time) error {
 }
 
 func (e *Editor) makeDirectory(parent, name string, when time.Time) error {
-	if err := checkName(name); err != nil {
-		return err
-	}
-	d, err := e.directory(parent)
-	if err != nil {
-		return err
-	}
-	if _, there := d.find(name); there {
-		return fs.ErrExist
-	}
-	entries, err := d.entriesFor(name)
-	if err != nil {
-		return err
-	}
-	at, err := e.room(d, len(entries)/dirEntrySize+1)
+	p, err := e.newcomer(parent, name)
 	if err != nil {
 		return err
 	}
@@ -338,22 +341,17 @@ func (e *Editor) makeDirectory(parent, name string, when time.Time) error {
 	if err != nil {
 		return err
 	}
-	up := d.first
+	up := p.dir.first
 	if up == e.rootCluster {
 		up = 0 // Section 6.5: so is the root named there, whichever cluster it has.
 	}
 	stamp := fatTime(when)
 	content := append(entryOf(".          ", attrDir, clusters[0], 0, stamp), entryOf("..         ", attrDir, up, 0, stamp)...)
 	content = append(content, make([]byte, e.cluster-int64(len(content)))...)
-	if err := e.fill(clusters, e.cluster, bytes.NewReader(content)); err != nil {
+	if err := e.store(clusters, e.cluster, bytes.NewReader(content)); err != nil {
 		return err
 	}
-	changed := map[int64]bool{}
-	e.take(clusters, changed)
-	if err := e.writeTable(changed); err != nil {
-		return err
-	}
-	return e.place(at, append(entries, entryOf(d.short(entries, name), attrDir, clusters[0], 0, stamp)...))
+	return e.place(p.at, append(p.entries, entryOf(p.short, attrDir, clusters[0], 0, stamp)...))
 }
 
 // Replace gives a file that is there another content, by the one write of the directory entry that names it: a cut
@@ -384,12 +382,7 @@ func (e *Editor) replace(dir, name string, size int64, content io.Reader, when t
 	if err != nil {
 		return err
 	}
-	if err := e.fill(clusters, size, content); err != nil {
-		return err
-	}
-	changed := map[int64]bool{}
-	e.take(clusters, changed)
-	if err := e.writeTable(changed); err != nil {
+	if err := e.store(clusters, size, content); err != nil {
 		return err
 	}
 	at := f.places[len(f.places)-1]
