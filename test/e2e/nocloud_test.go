@@ -3,9 +3,13 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,11 +29,11 @@ func documents(t *testing.T, files map[string]string) string {
 	return out
 }
 
-// onFAT makes the same on FAT.
-func onFAT(t *testing.T, files map[string]string) string {
+// onFAT makes the same on FAT in a volume of this many KiB, which is a sparse file.
+func onFAT(t *testing.T, size int, files map[string]string) string {
 	t.Helper()
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "cidata.img")
-	text, err := exec.Command("mkfs.vfat", "-C", "-n", "CIDATA", out, "1440").CombinedOutput()
+	text, err := exec.Command("mkfs.vfat", "-C", "-n", "CIDATA", out, strconv.Itoa(size)).CombinedOutput()
 	require.NoError(t, err, "%s\nrun make deps", text)
 	for name, content := range files {
 		file := filepath.Join(dir, name)
@@ -40,8 +44,19 @@ func onFAT(t *testing.T, files map[string]string) string {
 	return out
 }
 
+// bomb is YAML that has more values than a machine has memory, where somebody follows its aliases.
+func bomb() string {
+	out := "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+	for i := range 12 {
+		alias := fmt.Sprintf("*a%d", i)
+		out += fmt.Sprintf("a%d: &a%d [%s]\n", i+1, i+1, strings.Join(slices.Repeat([]string{alias}, 9), ", "))
+	}
+	return out
+}
+
 // TestAVirtualMachineIsGivenItsNodeAndItsNetworkByAVolume boots a machine that is in no file, and whose DHCP server
-// knows no name of it: the volume says all. Then somebody adds a second volume that says something else.
+// knows no name of it: the volume says all, and libvirt's serial number says a part of it. Then somebody adds a second
+// volume of 1 GiB that says something else, and has a bomb before it.
 func TestAVirtualMachineIsGivenItsNodeAndItsNetworkByAVolume(t *testing.T) {
 	inTurn(t)
 	const mac = "7"
@@ -55,6 +70,8 @@ func TestAVirtualMachineIsGivenItsNodeAndItsNetworkByAVolume(t *testing.T) {
 	machine := func(name string, more ...vm.Disk) vm.Config {
 		c := stranger(name, mac, dnsIP, "", append([]vm.Disk{bootDisk(overlay(t)), {Path: iso, CDROM: true}}, more...)...)
 		c.NICs[0].Forwards = forwards(dnsOwnIP)
+		// As libvirt writes it: <sysinfo type="smbios">, <entry name="serial">.
+		c.SMBIOS.Serial = "ds=nocloud;h=another;i=i-77;s=http://10.77.0.2/"
 		return c
 	}
 
@@ -63,13 +80,13 @@ func TestAVirtualMachineIsGivenItsNodeAndItsNetworkByAVolume(t *testing.T) {
 	requireMatched(t, s, "dns-01", "nocloud", "dns-01")
 	require.Equal(t, []string{"dns-server"}, s.Roles)
 	require.Equal(t, []string{dnsOwnIP}, s.Addresses, "no DHCP server was asked")
-	require.Equal(t, []string{"the volume /dev/sr0 (iso9660)"}, s.NoCloud.From)
-	require.Equal(t, []string{"network-config: bridges", "user-data: packages", "user-data: runcmd"}, s.NoCloud.NotTaken)
+	require.Equal(t, []string{"the volume /dev/sr0 (iso9660)", "the serial number of SMBIOS"}, s.NoCloud.From)
+	require.Equal(t, []string{"network-config: bridges", "serial number: s", "user-data: packages", "user-data: runcmd"}, s.NoCloud.NotTaken)
 	require.Empty(t, s.NoCloud.Problem)
 	checkDNS(t, g, dnsOwnIP)
 	g.off()
 
-	other := onFAT(t, map[string]string{"user-data": "spore: {node: mqtt-01}\n"})
+	other := onFAT(t, 1<<20, map[string]string{"user-data": bomb() + "spore: {node: mqtt-01}\n"})
 	g = boot(t, machine("disputed", vm.Disk{Path: other}))
 	s = g.await("a status line that says what is wrong", func(s vm.Status) bool { return s.Problem != "" })
 	require.Empty(t, s.Node, s.Raw)
