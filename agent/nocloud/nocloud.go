@@ -42,6 +42,8 @@ const credentialPrefix = "spore."
 const (
 	maxNotTaken = 32
 	maxText     = 64
+	// maxID is that of an instance-id: KubeVirt's has the names of a machine and of its namespace.
+	maxID = 253
 )
 
 // Found is what was found. Its zero value is a machine without any of it.
@@ -218,7 +220,7 @@ func parseSerial(serial string) Found {
 		case "h", "local-hostname":
 			f.Hostname, err = hostname(value)
 		case "i", "instance-id":
-			f.InstanceID, err = text(value)
+			f.InstanceID, err = text(value, maxID)
 		default: // s and seedfrom name an address that documents are fetched from.
 			f.NotTaken = append(f.NotTaken, named("serial number: ", key))
 		}
@@ -264,7 +266,7 @@ func (f *Found) metaData(data []byte) error {
 	for _, p := range doc.pairs {
 		switch p.key {
 		case "instance-id":
-			f.InstanceID, err = p.text()
+			f.InstanceID, err = p.instanceID()
 		case "local-hostname", "hostname":
 			if f.Hostname != "" && p.key == "hostname" {
 				continue
@@ -287,9 +289,12 @@ var kinds = []struct{ begin, name string }{
 	{"MIME-Version:", "several parts"}, {"\x1f\x8b", "a compressed document"},
 }
 
+// byteOrderMark begins what some editors write (Unicode 16.0, section 23.8), in UTF-8.
+const byteOrderMark = "\ufeff"
+
 func (f *Found) userData(data []byte) error {
 	for _, k := range kinds {
-		if bytes.HasPrefix(data, []byte(k.begin)) {
+		if bytes.HasPrefix(bytes.TrimPrefix(data, []byte(byteOrderMark)), []byte(k.begin)) {
 			f.NotTaken = append(f.NotTaken, UserData+": "+k.name)
 			return nil
 		}
@@ -340,7 +345,10 @@ type pair struct {
 
 // document parses a document that is a mapping. It expands no alias: a short text could have more values than memory.
 func document(data []byte) (mapping, error) {
-	if bytes.ContainsRune(data, 0) {
+	switch {
+	case bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return mapping{}, errors.New("it is in UTF-16; save it in UTF-8")
+	case bytes.ContainsRune(data, 0):
 		return mapping{}, errors.New("it is no text")
 	}
 	var root yaml.Node
@@ -409,12 +417,12 @@ func (p pair) scalar() (string, error) {
 	return p.value.Value, nil
 }
 
-func (p pair) text() (string, error) {
+func (p pair) instanceID() (string, error) {
 	s, err := p.scalar()
 	if err != nil {
 		return "", err
 	}
-	return text(s)
+	return text(s, maxID)
 }
 
 func (p pair) hostname() (string, error) {
@@ -481,10 +489,10 @@ func (p pair) each(do func(pair) error) error {
 	return err
 }
 
-// text is a short printable text.
-func text(s string) (string, error) {
-	if s = strings.TrimSpace(s); len(s) > maxText || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return "", fmt.Errorf("%.64q is not a text of at most %d ASCII characters", s, maxText)
+// text is a short printable text of at most limit bytes.
+func text(s string, limit int) (string, error) {
+	if s = strings.TrimSpace(s); len(s) > limit || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return "", fmt.Errorf("%.64q is not a text of at most %d ASCII characters", s, limit)
 	}
 	return s, nil
 }
