@@ -129,7 +129,7 @@ func (f *Found) networkConfig(data []byte) error {
 				}
 			}
 		}
-		return fmt.Errorf("its version is %.16q; 1 and 2 are read", version)
+		return fmt.Errorf("its version is %+.16q; 1 and 2 are read", version)
 	}
 	if err != nil {
 		return err
@@ -238,7 +238,7 @@ func (p *networkParser) add(l Link) error {
 func (l *Link) address(s string) error {
 	p, err := netip.ParsePrefix(s)
 	if err != nil || !usable(p.Addr()) {
-		return fmt.Errorf("%.64q is not an address of a card with a prefix length, such as 10.0.0.2/24", s)
+		return fmt.Errorf("%+.64q is not an address of a card with a prefix length, such as 10.0.0.2/24", s)
 	}
 	if s = p.String(); !slices.Contains(l.Addresses, s) {
 		l.Addresses = append(l.Addresses, s)
@@ -272,7 +272,7 @@ func (p pair) ip() (string, error) {
 	}
 	a, err := netip.ParseAddr(s)
 	if err != nil || !usable(a) {
-		return "", fmt.Errorf("%.64q is not an address of a machine", s)
+		return "", fmt.Errorf("%+.64q is not an address of a machine", s)
 	}
 	return a.String(), nil
 }
@@ -284,7 +284,7 @@ func (p pair) mac() (string, error) {
 	}
 	mac, err := net.ParseMAC(s)
 	if err != nil || len(mac) != 6 {
-		return "", fmt.Errorf("%.64q is not a MAC address; put it in quotes, such as \"52:54:00:77:00:0b\"", s)
+		return "", fmt.Errorf("%+.64q is not a MAC address; put it in quotes, such as \"52:54:00:77:00:0b\"", s)
 	}
 	return mac.String(), nil
 }
@@ -296,7 +296,7 @@ func (p pair) mtu() (int, error) {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < minMTU || n > maxMTU {
-		return 0, fmt.Errorf("%.64q is not a number of %d to %d bytes", s, minMTU, maxMTU)
+		return 0, fmt.Errorf("%+.64q is not a number of %d to %d bytes", s, minMTU, maxMTU)
 	}
 	return n, nil
 }
@@ -313,13 +313,13 @@ func (p pair) boolean() (bool, error) {
 	case "false", "no", "off", "n", "":
 		return false, nil
 	}
-	return false, fmt.Errorf("%.64q is not true or false", s)
+	return false, fmt.Errorf("%+.64q is not true or false", s)
 }
 
 // cardName is a name of a card, or a pattern of it (path.Match). The kernel's names have at most 15 characters.
 func cardName(s string) (string, error) {
 	if _, err := path.Match(s, ""); err != nil || len(s) > maxText || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }) {
-		return "", fmt.Errorf("%.64q is not the name of a card", s)
+		return "", fmt.Errorf("%+.64q is not the name of a card", s)
 	}
 	return s, nil
 }

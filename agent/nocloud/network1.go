@@ -136,7 +136,7 @@ func (p *networkParser) static(l *Link, m mapping) error {
 		if ip := net.ParseIP(mask).To4(); ip != nil {
 			ones, size := net.IPMask(ip).Size()
 			if size == 0 {
-				return fmt.Errorf("%.64q is no netmask", mask)
+				return fmt.Errorf("%+.64q is no netmask", mask)
 			}
 			bits = strconv.Itoa(ones)
 		}

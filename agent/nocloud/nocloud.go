@@ -13,6 +13,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -329,11 +330,31 @@ func (f *Found) userData(data []byte) error {
 	return nil
 }
 
-// Bounds of a document: levels, and values in all.
+// Bounds of a document: levels, values in all, and the marks between them.
 const (
 	maxDepth  = 24
 	maxValues = 20_000
+	// maxMarks bounds what the parser is given. It takes up to 400 bytes of memory for a mark, and 1 MiB of marks would
+	// take more than a small machine can spare.
+	maxMarks = 100_000
 )
+
+// marks counts what parts values in YAML, and more: line breaks (YAML 1.1, section 5.4, has those of Unicode), indicators
+// of flow, and indicators of blocks before a blank. What is in a text counts, too.
+func marks(data []byte) int {
+	n := bytes.Count(data, []byte("\u0085")) + bytes.Count(data, []byte("\u2028")) + bytes.Count(data, []byte("\u2029"))
+	for i, c := range data {
+		switch c {
+		case '\n', '\r', ',', '[', '{':
+			n++
+		case '-', '?', ':':
+			if i+1 < len(data) && (data[i+1] == ' ' || data[i+1] == '\t') {
+				n++
+			}
+		}
+	}
+	return n
+}
 
 // mapping is a mapping whose keys are texts, in their order.
 type mapping struct{ pairs []pair }
@@ -350,13 +371,19 @@ func document(data []byte) (mapping, error) {
 		return mapping{}, errors.New("it is in UTF-16; save it in UTF-8")
 	case bytes.ContainsRune(data, 0):
 		return mapping{}, errors.New("it is no text")
+	case marks(data) > maxMarks:
+		return mapping{}, fmt.Errorf("it has more than %d lines, commas and brackets", maxMarks)
 	}
-	var root yaml.Node
-	if err := yaml.Unmarshal(data, &root); err != nil {
-		return mapping{}, fmt.Errorf("it is no YAML: %.200s", strings.ReplaceAll(err.Error(), "\n", " "))
-	}
-	if root.Kind == 0 {
+	var root, second yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(data))
+	switch err := documents.Decode(&root); {
+	case errors.Is(err, io.EOF):
 		return mapping{}, nil // Comments alone.
+	case err != nil:
+		return mapping{}, fmt.Errorf("it is no YAML: %s", printable(err.Error(), 200))
+	}
+	if err := documents.Decode(&second); !errors.Is(err, io.EOF) {
+		return mapping{}, errors.New("it goes on behind the end of the first document; write one")
 	}
 	values := 0
 	if err := count(&root, 0, &values); err != nil {
@@ -397,7 +424,7 @@ func (p pair) mapping() (mapping, error) {
 			return m, errors.New("a key is to be a text")
 		}
 		if seen[k.Value] {
-			return m, fmt.Errorf("the key %.64q is there twice", k.Value)
+			return m, fmt.Errorf("the key %+.64q is there twice", k.Value)
 		}
 		seen[k.Value] = true
 		m.pairs = append(m.pairs, pair{k.Value, p.value.Content[i+1]})
@@ -440,7 +467,7 @@ func (p pair) node() (string, error) {
 		return "", err
 	}
 	if strings.Contains(s, ".") {
-		return "", fmt.Errorf("%.64q is not the name of a node", s)
+		return "", fmt.Errorf("%+.64q is not the name of a node", s)
 	}
 	return hostname(s)
 }
@@ -492,7 +519,7 @@ func (p pair) each(do func(pair) error) error {
 // text is a short printable text of at most limit bytes.
 func text(s string, limit int) (string, error) {
 	if s = strings.TrimSpace(s); len(s) > limit || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return "", fmt.Errorf("%.64q is not a text of at most %d ASCII characters", s, limit)
+		return "", fmt.Errorf("%+.64q is not a text of at most %d ASCII characters", s, limit)
 	}
 	return s, nil
 }
@@ -509,20 +536,24 @@ func hostname(s string) (string, error) {
 		return "", nil
 	}
 	if !good {
-		return "", fmt.Errorf("%.64q is not a host name", s)
+		return "", fmt.Errorf("%+.64q is not a host name", s)
 	}
 	return s, nil
 }
 
 // named is the name of a key for the status and the console, without what a terminal would obey.
-func named(prefix, key string) string {
-	key = strings.Map(func(r rune) rune {
+func named(prefix, key string) string { return prefix + printable(key, maxText) }
+
+// printable is at most limit bytes of a text in ASCII; what a terminal may obey, and letters that look like others, are
+// question marks.
+func printable(s string, limit int) string {
+	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return '?'
 		}
 		return r
-	}, key)
-	return prefix + key[:min(len(key), maxText)]
+	}, s)
+	return s[:min(len(s), limit)]
 }
 
 // short bounds a list of names.

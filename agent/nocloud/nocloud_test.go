@@ -391,6 +391,11 @@ func TestTheAnswerFileOfAVolumeIsTakenAsItIs(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("instance-id: i-1\nlocal-hostname: a\n", userData, "{version: 2, ethernets: {eth0: {dhcp4: true, addresses: [10.0.0.2/24]}}}", "ds=nocloud;h=a")
 	f.Add("{}", "spore: {node: a, bundle: eA==, token: x}", "{version: 1, config: [{type: physical, name: eth0, subnets: [{type: static, address: 10.0.0.2, netmask: 255.0.0.0}]}]}", "ds=nocloud;s=x")
+	for _, d := range hostileDocuments {
+		if len(d.text) < 1<<16 {
+			f.Add(d.text, d.text, d.text, "ds=nocloud;h=\x1b[2J;"+d.problem)
+		}
+	}
 	f.Add("a: &a [*a]", "<<: {spore: x}", "network: {config: disabled}", "ds=nocloud-net;=;;")
 	f.Fuzz(func(t *testing.T, meta, user, network, serial string) {
 		list := []Found{parse("x", map[string][]byte{MetaData: []byte(meta), UserData: []byte(user), NetworkConfig: []byte(network)})}

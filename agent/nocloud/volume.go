@@ -46,7 +46,7 @@ type Volume struct {
 	Device, Kind string
 	// Files holds the files that were asked for and that are there.
 	Files map[string][]byte
-	// Err is why a file that is there cannot be read; nothing of the volume is taken then.
+	// Err is why the volume, or a file that is there, cannot be read; nothing of the volume is taken then.
 	Err error
 }
 
@@ -139,8 +139,11 @@ func (s Source) volume(device string, names []string) (v Volume, ok bool) {
 	}
 	v = Volume{Device: device, Files: map[string][]byte{}}
 	var files filesystem
-	if v.Kind, files = open(f, size); files == nil {
+	if v.Kind, files, v.Err = open(f, size); v.Kind == "" {
 		return v, false
+	}
+	if v.Err != nil {
+		return v, true
 	}
 	for _, name := range names {
 		data, err := files.ReadFile(name, MaxFile)
@@ -154,22 +157,25 @@ func (s Source) volume(device string, names []string) (v Volume, ok bool) {
 	return v, true
 }
 
-// open opens the filesystem of a volume with one of the labels; nil where there is none.
-func open(r io.ReaderAt, size int64) (kind string, files filesystem) {
-	if disc, err := iso9660.Open(r, size); err == nil {
-		if slices.Contains(labels, disc.Label()) {
-			return "iso9660", disc
-		}
-		return "", nil
+// open opens the filesystem of a volume with one of the labels; kind is empty where there is none. A volume that has the
+// label and is damaged is an error: what it said before may not be left out without a word.
+func open(r io.ReaderAt, size int64) (kind string, files filesystem, err error) {
+	disc, err := iso9660.Open(r, size)
+	if err == nil && !slices.Contains(labels, disc.Label()) {
+		return "", nil, nil
+	}
+	if err == nil || slices.Contains(labels, iso9660.Label(r, size)) {
+		return "iso9660", disc, err
 	}
 	f, err := fat.OpenAny(r, size)
 	if err != nil {
-		return "", nil
+		return "", nil, nil
 	}
-	if label, err := f.Label(); err != nil || !slices.Contains(labels, label) {
-		return "", nil
+	label, err := f.Label()
+	if !slices.Contains(labels, label) {
+		return "", nil, nil
 	}
-	return "vfat", fatFiles{f}
+	return "vfat", fatFiles{f}, err
 }
 
 // fatFiles reads files of the root directory of a FAT.

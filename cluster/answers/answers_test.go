@@ -1,6 +1,8 @@
 package answers
 
 import (
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -106,6 +108,37 @@ func TestWhatIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, problems := told(tc.text)
 			require.Equal(t, tc.want, problems)
+		})
+	}
+}
+
+// TestAHostileFileIsRefusedAndCostsLittle has files of the largest size that is read.
+func TestAHostileFileIsRefusedAndCostsLittle(t *testing.T) {
+	full := func(begin, again string) string {
+		return begin + strings.Repeat(again, (MaxSize-len(begin))/len(again))
+	}
+	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
+	for i := range 12 {
+		bomb += fmt.Sprintf("%c: &%[1]c [%s*%[3]c]\n", 'b'+i, strings.Repeat(fmt.Sprintf("*%c, ", 'a'+i), 8), 'a'+i)
+	}
+	const good = "node: edge-01\ndisk: {serial: S5H9NX0R}\n"
+	for name, text := range map[string]string{
+		"a bomb of aliases": bomb + good, "a bomb as the node": bomb + "node: *m\ndisk: {serial: S5H9NX0R}\n", "an alias of itself": "node: &a [*a]\n",
+		"deep": full("node: ", "["), "deep in blocks": full("node:\n  ", "- "), "many values": full("node: [", "a,"), "many keys": full("", "?\n"),
+		"many unknown keys": full(good, "a: b\n"), "a long text": full("node: ", "x"), "a NUL": good + "\x00", "UTF-16": "\xff\xfen\x00o\x00d\x00e\x00:\x00",
+		"a bundle of another node": good + "bundle: eA==\n", "what a terminal obeys": "node: \"\\e[2J\"\ndisk: {serial: \"\\e[2J\"}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, problems := told(text)
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
+			require.NotEmpty(t, problems)
+			for _, p := range problems {
+				require.NotContains(t, p, "\x1b")
+				require.Less(t, len(p), 1024)
+			}
 		})
 	}
 }

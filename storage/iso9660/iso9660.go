@@ -101,6 +101,19 @@ func Open(r io.ReaderAt, size int64) (*Volume, error) {
 	return v, nil
 }
 
+// Label is the name of a volume in size bytes that may be damaged behind its descriptors; empty where these have none.
+func Label(r io.ReaderAt, size int64) string {
+	b := make([]byte, sector)
+	const at = firstDescriptor * sector
+	if _, err := r.ReadAt(b, at); at > size-sector || err != nil || b[0] != primary || string(b[1:6]) != "CD001" {
+		return ""
+	}
+	return primaryLabel(b)
+}
+
+// primaryLabel is the name in a primary descriptor.
+func primaryLabel(b []byte) string { return strings.TrimRight(string(b[40:72]), " \x00") }
+
 // Label is the name of the volume, without the blanks at its end.
 func (v *Volume) Label() string { return v.label }
 
@@ -158,7 +171,7 @@ func (v *Volume) descriptors() (main descriptor, joliet *descriptor, err error) 
 		case b[0] == primary && !found:
 			found = true
 			main, err = v.descriptor(b)
-			main.label = strings.TrimRight(string(b[40:72]), " \x00")
+			main.label = primaryLabel(b)
 		case b[0] == supplementary && joliet == nil && isJoliet(b[88:120]):
 			var d descriptor
 			d, err = v.descriptor(b)
