@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/builder/uki"
+	"spore/cluster/answers"
 	"spore/storage/espfiles"
 	"spore/storage/fat"
 	"spore/storage/pieces"
@@ -149,6 +150,20 @@ func TestInspectFindsAllParts(t *testing.T) {
 	require.Equal(t, UKIPath(o.UKI), info.UKIs[0].Path)
 	require.Equal(t, &Filesystem{Offset: 65 * mib, Size: squashfsSuper + 100000, HashOffset: 66 * mib}, info.Root)
 	require.Equal(t, &Filesystem{Offset: 67 * mib, Size: squashfsSuper + 5000, HashOffset: 67*mib + 8192}, info.Cluster)
+}
+
+func TestInspectFindsTheAnswerFileOfAMedium(t *testing.T) {
+	o := options(t)
+	info, err := inspect(t, build(t, o))
+	require.NoError(t, err)
+	require.Empty(t, info.Answers)
+	for _, size := range []int{10, answers.MaxSize, answers.MaxSize + 1, 2 * answers.MaxSize} {
+		o.Files = map[string][]byte{espfiles.Answers: bytes.Repeat([]byte("#"), size)}
+		info, err = inspect(t, build(t, o))
+		require.NoError(t, err)
+		require.Len(t, info.Answers, min(size, answers.MaxSize+1), "a large one is read so far that it is seen to be too large")
+		require.Equal(t, "edge-01", info.Node)
+	}
 }
 
 func TestInspectFindsTheIndexOfThePieces(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"spore/builder/uki"
+	"spore/cluster/answers"
 	"spore/storage/espfiles"
 	"spore/storage/fat"
 	"spore/storage/pieces"
@@ -27,6 +28,8 @@ type Info struct {
 	UKIs []UKI `json:"ukis"`
 	// Node is the medium's choice of a node, or empty.
 	Node string `json:"node,omitempty"`
+	// Answers is the answer file by which the machine installs itself, as it lies on the medium (package answers).
+	Answers []byte `json:"-"`
 	// RootHash and ClusterHash are those of the last UKI's command line.
 	RootHash    string `json:"rootHash"`
 	ClusterHash string `json:"clusterHash"`
@@ -159,28 +162,16 @@ func (i *Info) readESP(r io.ReaderAt, size int64) error {
 	if len(i.UKIs) == 0 {
 		i.note("the ESP has no unified kernel image")
 	}
-	return i.readNode(f)
+	if err := i.readNode(f); err != nil {
+		return err
+	}
+	i.Answers, err = readSmall(f, espfiles.Answers, answers.MaxSize)
+	return err
 }
 
 // readNode reads the choice of a node, if there is one.
 func (i *Info) readNode(f *fat.FS) error {
-	dir, base := path.Split(espfiles.Node)
-	entries, err := f.List(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	e, ok := fat.Find(entries, base)
-	if !ok || e.Dir {
-		return nil
-	}
-	content, err := f.Open(e)
-	if err != nil {
-		return err
-	}
-	text, err := io.ReadAll(io.LimitReader(content, maxNode+2))
+	text, err := readSmall(f, espfiles.Node, maxNode+1)
 	if err != nil {
 		return err
 	}
@@ -190,6 +181,26 @@ func (i *Info) readNode(f *fat.FS) error {
 		i.Node = ""
 	}
 	return nil
+}
+
+// readSmall reads a file of an ESP; nil where there is none. Of one that is larger than limit, it is one byte more.
+func readSmall(f *fat.FS, name string, limit int64) ([]byte, error) {
+	entries, err := f.List(path.Dir(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	e, ok := fat.Find(entries, path.Base(name))
+	if !ok || e.Dir {
+		return nil, nil
+	}
+	content, err := f.Open(e)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(content, limit+1))
 }
 
 // findFilesystems looks for the partitions that the hashes of the newest UKI name.

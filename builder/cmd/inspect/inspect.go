@@ -24,17 +24,24 @@ import (
 	"spore/builder/pcr"
 	"spore/builder/privileged"
 	"spore/builder/rootfs"
+	"spore/cluster/answers"
+	"spore/cluster/check"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
 	"spore/services"
+	"spore/storage/espfiles"
 )
 
 // Summary is what the command prints.
 type Summary struct {
 	Image *image.Info `json:"image"`
 	// Programs are what the firmware starts, with signatures and what they make of the TPM's PCR 11.
-	Programs []image.Program    `json:"programs"`
-	Cluster  Cluster            `json:"cluster"`
+	Programs []image.Program `json:"programs"`
+	Cluster  Cluster         `json:"cluster"`
+	// Installs is what the machine installs itself by, of the answer file on the medium; nil where that has none.
+	Installs *spec.Answers `json:"installs,omitempty"`
+	// Refused is what is wrong with the answer file: the machine installs nothing, and says so.
+	Refused  []string           `json:"refused,omitempty"`
 	Manifest *manifest.Manifest `json:"manifest"`
 	// Privileged are files of the root with set-user-ID, set-group-ID or capabilities, as the root itself has them.
 	Privileged []privileged.File `json:"privileged"`
@@ -229,7 +236,39 @@ func (s *Summary) readCluster(config fs.FS) error {
 	for _, n := range nodes {
 		s.Cluster.Nodes = append(s.Cluster.Nodes, Node{Name: n.Name, IPs: n.IPs, Roles: n.Roles})
 	}
+	s.readAnswers(nodes)
 	return nil
+}
+
+// readAnswers checks the answer file of the medium as the machine does, so far as that needs no machine.
+func (s *Summary) readAnswers(nodes []facts.Node) {
+	if len(s.Image.Answers) == 0 {
+		return
+	}
+	order, report := answers.Parse(espfiles.Answers, s.Image.Answers)
+	for _, p := range append(report, answers.Check(order, nodes)...).Sorted() {
+		if p.Severity == check.Error {
+			s.Refused = append(s.Refused, p.String())
+		}
+	}
+	order.FillDefaults()
+	s.Installs = &order.Answers
+}
+
+// printMedium says what the medium makes of a machine: the node that it chooses, and how the machine installs itself.
+func (s *Summary) printMedium(w io.Writer) {
+	if s.Image.Node != "" {
+		fmt.Fprintf(w, "chooses\tthe node %s\n", s.Image.Node)
+	}
+	switch a := s.Installs; {
+	case a == nil:
+	case len(s.Refused) > 0:
+		for _, problem := range s.Refused {
+			fmt.Fprintf(w, "installs\tnothing: %s\n", problem)
+		}
+	default:
+		fmt.Fprintf(w, "installs\tthe node %s on the disk %s, state: %s, and then: %s\n", a.Node, a.Disk.Word(), a.State, a.Then)
+	}
 }
 
 // serviceNames are the names of the services that have settings, sorted.
@@ -255,6 +294,7 @@ func (s *Summary) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(t, "cluster\t%s (%s)\n", s.Cluster.Name, s.Cluster.ID)
 	fmt.Fprintf(t, "built\t%s\n", time.Unix(s.Manifest.BuildTime, 0).UTC().Format(time.RFC3339))
+	s.printMedium(t)
 	fmt.Fprintf(t, "root hash\t%s\n", s.Image.RootHash)
 	fmt.Fprintf(t, "cluster hash\t%s\n", s.Image.ClusterHash)
 	fmt.Fprintf(t, "pieces\t%s\n", indexed(s.Image.Root))

@@ -6,8 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/builder/image"
 	"spore/builder/manifest"
 	"spore/builder/privileged"
+	"spore/cluster/facts"
 )
 
 func TestProgramsThatGiveRightsArePrinted(t *testing.T) {
@@ -45,4 +47,27 @@ func TestFilesOfTheConfigurationArePrinted(t *testing.T) {
 		"/etc/a\toverlay/etc/a\t0640\troot:mosquitto\tabc\n"+
 		"/etc/b\toverlay/etc/b\t0777\troot:root\ta link to a\n"+
 		"/srv/c\toverlay/srv/c\t0755\troot:root\ta directory\n", out.String())
+}
+
+func TestWhatAMediumMakesOfAMachineIsPrinted(t *testing.T) {
+	nodes := []facts.Node{{Name: "edge-01"}}
+	for name, tc := range map[string]struct {
+		node, answers, want string
+	}{
+		"nothing": {"", "", ""},
+		"a node":  {"edge-01", "", "chooses\tthe node edge-01\n"},
+		"an answer file": {"edge-01", "node: edge-01\ndisk: {wwn: \"0x5000c500a1b2c3d4\"}\nstate: erase\n",
+			"chooses\tthe node edge-01\ninstalls\tthe node edge-01 on the disk wwn:0x5000c500a1b2c3d4, state: erase, and then: restart\n"},
+		"an answer file for a node that there is not": {"", "node: edge-99\ndisk: {serial: S5H9NX0R}\n",
+			"installs\tnothing: /spore/answers:1:7: error: cluster.yaml has no node \"edge-99\"; did you mean \"edge-01\"?\n"},
+		"no answer file": {"", "\x00", "installs\tnothing: /spore/answers:1:1: error: the control character 0x00 does not belong in YAML; remove it\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Summary{Image: &image.Info{Node: tc.node, Answers: []byte(tc.answers)}}
+			s.readAnswers(nodes)
+			var out strings.Builder
+			s.printMedium(&out)
+			require.Equal(t, tc.want, out.String())
+		})
+	}
 }
