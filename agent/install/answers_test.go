@@ -159,6 +159,44 @@ func TestAnAnswerFileInstallsOnce(t *testing.T) {
 	require.Contains(t, said, "the machine stays on")
 }
 
+// A machine that was started from a disc has its bundle by the volume alone: the disk starts without that.
+func TestTheBundleOfNoCloudGoesAlong(t *testing.T) {
+	own, foreign := string(signed(t, "edge-01", 1)), string(signed(t, "storage-01", 1))
+	for name, tc := range map[string]struct {
+		cloud, medium, want, says string
+	}{
+		"for the node":             {own, "", own, "the disk gets the bundle of NoCloud's user-data"},
+		"with a passphrase":        {string(sealed), "", string(sealed), "the disk gets the bundle of NoCloud's user-data"},
+		"beside that of a medium":  {own, "the medium's", "the medium's", "installing on"},
+		"for another node":         {foreign, "", "", "the bundle of NoCloud's user-data is not for node edge-01, and is not taken along"},
+		"damaged":                  {own[:len(own)/2], "", "", "is not taken along"},
+		"too large":                {strings.Repeat("x", bootinfo.MaxDelivered+1), "", "", "not installed: take the bundle of NoCloud along"},
+		"none on medium or volume": {"", "", "", "installing on"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := unattended(t, forEdge+"then: stay\n")
+			require.NoError(t, os.Remove(m.Root.At(bootinfo.Delivered)))
+			for path, content := range map[string]string{bootinfo.Delivered: tc.medium, bootinfo.DeliveredNoCloud: tc.cloud} {
+				if content != "" {
+					put(t, m, strings.TrimPrefix(path, "/"), content)
+				}
+			}
+			said := strings.Join(runUnattended(t, m), "\n")
+			require.Contains(t, said, tc.says)
+			if strings.Contains(said, "not installed") {
+				require.Equal(t, "nothing", holds(t, m))
+				return
+			}
+			f, err := flash.OpenRead(m.Root.At("/dev/vda"))
+			require.NoError(t, err)
+			defer f.Close()
+			table, err := gpt.Read(f, f.Size(), 512)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, espOf(t, f, table)["/spore/bundle"])
+		})
+	}
+}
+
 // espOf are the files of a disk's ESP.
 func espOf(t *testing.T, f *flash.File, table gpt.Table) map[string]string {
 	t.Helper()

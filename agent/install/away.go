@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spore/agent/bundle"
+	"spore/agent/delivery"
 	"spore/agent/node"
 	"spore/cluster/spec"
 	secrets "spore/pki/bundle"
@@ -24,7 +25,8 @@ type Order struct {
 	Given []spec.Disk
 	// EraseState gives up the state on the disk.
 	EraseState bool
-	// WithoutBundle leaves out the bundle that the node keeps, where the medium has none any more, or an older one.
+	// WithoutBundle leaves out the bundle that the node keeps, where the medium has none any more, or an older one, and
+	// that of NoCloud.
 	WithoutBundle bool
 }
 
@@ -41,7 +43,7 @@ type Offer struct {
 	Same  bool   `json:"same,omitempty"`
 	// Kept are the PARTUUIDs of its state partitions, which are kept.
 	Kept []string `json:"kept,omitempty"`
-	// Bundle is where the bundle comes from that the disk gets: medium or state; it is empty where it gets none.
+	// Bundle is where the bundle comes from that the disk gets: medium, nocloud or state; it is empty where it gets none.
 	Bundle string `json:"bundle,omitempty"`
 }
 
@@ -83,19 +85,18 @@ func Prepare(ctx context.Context, m *node.Machine, w Order) (p *Prepared, err er
 		return nil, fmt.Errorf("%s is refused: the node's file gives it to %s; take it out of the file first; "+
 			"nothing was written", t.Where(), use)
 	}
+	if w.WithoutBundle && o.BundleFrom == delivery.NoCloud {
+		o.Choice.Bundle, o.BundleFrom = nil, ""
+	}
 	stored, err := kept(ctx, m, w)
 	if err != nil && len(o.Choice.Bundle) == 0 {
 		return nil, err
 	}
-	from := "medium"
 	if newer(stored, o.Choice.Bundle) {
-		o.Choice.Bundle, from = stored, "state"
-	}
-	if len(o.Choice.Bundle) == 0 {
-		from = ""
+		o.Choice.Bundle, o.BundleFrom = stored, delivery.State
 	}
 	p = &Prepared{
-		Offer: Offer{Disk: t.Path(), Name: nameOf(t), Size: t.Size, Bundle: from},
+		Offer: Offer{Disk: t.Path(), Name: nameOf(t), Size: t.Size, Bundle: o.BundleFrom},
 		m:     m, options: o, close: done,
 	}
 	return p, p.look(t)

@@ -142,31 +142,48 @@ func TestWhatIsNotTheDiskThatWasLookedAtIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestTheNewerBundleGoesAlong(t *testing.T) {
-	signed := func(node string, serial uint64) []byte {
-		_, key, err := ed25519.GenerateKey(rand.Reader)
+// signed is a bundle of a node.
+func signed(t *testing.T, node string, serial uint64) []byte {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	data, err := secrets.Sign(secrets.Bundle{
+		Cluster: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Node: node, Issued: time.Unix(1_790_000_000, 0).UTC(), Serial: serial,
+		Secrets: map[string]string{"x": "y"},
+	}, key)
+	require.NoError(t, err)
+	return data
+}
+
+// sealed is how a bundle with a passphrase begins.
+var sealed = []byte("age-encryption.org/v1\n")
+
+func TestTheBundleOfNoCloudIsLeftOutWhereAPersonSaysSo(t *testing.T) {
+	m := live(t)
+	require.NoError(t, os.Remove(m.Root.At(bootinfo.Delivered)))
+	put(t, m, strings.TrimPrefix(bootinfo.DeliveredNoCloud, "/"), string(sealed))
+	for without, want := range map[bool]string{false: "nocloud", true: ""} {
+		p, err := Prepare(t.Context(), m, Order{Disk: inner, WithoutBundle: without})
 		require.NoError(t, err)
-		data, err := secrets.Sign(secrets.Bundle{
-			Cluster: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Node: node, Issued: time.Unix(1_790_000_000, 0).UTC(), Serial: serial,
-			Secrets: map[string]string{"x": "y"},
-		}, key)
-		require.NoError(t, err)
-		return data
+		require.Equal(t, want, p.Bundle)
+		p.Close()
 	}
-	sealed := []byte("age-encryption.org/v1\n")
+}
+
+func TestTheNewerBundleGoesAlong(t *testing.T) {
 	for name, tc := range map[string]struct {
 		stored, medium []byte
 		want           bool
 	}{
 		"neither has one":                        {nil, nil, false},
-		"the medium alone":                       {nil, signed("edge-01", 1), false},
-		"the state alone":                        {signed("edge-01", 1), nil, true},
-		"the same in both":                       {signed("edge-01", 2), signed("edge-01", 2), false},
-		"a disc with an older one":               {signed("edge-01", 2), signed("edge-01", 1), true},
-		"a medium with a newer one":              {signed("edge-01", 2), signed("edge-01", 3), false},
-		"a medium with one with a passphrase":    {signed("edge-01", 2), sealed, false},
-		"a medium with that of another node":     {signed("edge-01", 1), signed("edge-02", 9), true},
-		"a state with something that is no more": {[]byte("damaged"), signed("edge-01", 1), false},
+		"the medium alone":                       {nil, signed(t, "edge-01", 1), false},
+		"the state alone":                        {signed(t, "edge-01", 1), nil, true},
+		"the same in both":                       {signed(t, "edge-01", 2), signed(t, "edge-01", 2), false},
+		"a disc with an older one":               {signed(t, "edge-01", 2), signed(t, "edge-01", 1), true},
+		"a medium with a newer one":              {signed(t, "edge-01", 2), signed(t, "edge-01", 3), false},
+		"a medium with one with a passphrase":    {signed(t, "edge-01", 2), sealed, false},
+		"a medium with that of another node":     {signed(t, "edge-01", 1), signed(t, "edge-02", 9), true},
+		"a state with something that is no more": {[]byte("damaged"), signed(t, "edge-01", 1), false},
 	} {
 		require.Equal(t, tc.want, newer(tc.stored, tc.medium), name)
 	}

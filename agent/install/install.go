@@ -35,6 +35,8 @@ type Options struct {
 	BootDisk string
 	Source   Source
 	Choice   flash.Choice
+	// BundleFrom is where the bundle of Choice comes from (package delivery); empty where it has none.
+	BundleFrom string
 	// EraseState gives up the state on the disk.
 	EraseState bool
 	// Own, where it is set, is the PARTUUID of the only state partition that the disk may have: with any other one, and

@@ -17,12 +17,16 @@ import (
 
 	"spore/agent/bootdisk"
 	"spore/agent/bootinfo"
+	"spore/agent/delivery"
 	"spore/agent/detect"
 	"spore/agent/medium"
 	"spore/agent/node"
 	"spore/agent/slot"
 	"spore/agent/wait"
 	"spore/cluster/spec"
+	secrets "spore/pki/bundle"
+	"spore/pki/seal"
+	"spore/storage/atomicfile"
 	"spore/storage/fat"
 	"spore/storage/flash"
 )
@@ -181,6 +185,9 @@ func once(ctx context.Context, m *node.Machine, w order) error {
 	meter, last := flash.Meter{Now: m.Now}, m.Now()
 	o.Confirm = func(t flash.Target, content string) error {
 		m.Say("installing on " + t.Where() + ", which holds: " + content)
+		if o.BundleFrom == delivery.NoCloud {
+			m.Say("the disk gets the bundle of NoCloud's user-data")
+		}
 		return nil
 	}
 	o.Progress = func(p flash.Progress) {
@@ -265,7 +272,7 @@ func gather(ctx context.Context, m *node.Machine, selector spec.DiskSelector, no
 	if !m.Boot.EFI {
 		return o, nil, errors.New("this machine was started without UEFI, and the disk would only start with it: turn UEFI on in the firmware's setup, and start again")
 	}
-	if o.Choice, err = choice(m, node); err != nil {
+	if o.Choice, o.BundleFrom, err = choice(m, node); err != nil {
 		return o, nil, err
 	}
 	o.Open = func(t flash.Target) (Device, error) { return flash.Open(m.Root.At(t.Path())) }
@@ -273,23 +280,54 @@ func gather(ctx context.Context, m *node.Machine, selector spec.DiskSelector, no
 	return o, done, err
 }
 
-// choice is the node that the medium chose, or another one, and the bundle that the medium brought.
-func choice(m *node.Machine, node string) (flash.Choice, error) {
-	c := flash.Choice{Node: m.Boot.ESPNode, Time: time.Unix(m.Boot.BuildTime, 0)}
+// choice is the node that the medium chose, or another one, and the bundle that came with the machine, with where from.
+func choice(m *node.Machine, node string) (c flash.Choice, from string, err error) {
+	c = flash.Choice{Node: m.Boot.ESPNode, Time: time.Unix(m.Boot.BuildTime, 0)}
 	if node != "" {
 		if _, err := m.Part.Node(node); err != nil {
-			return c, fmt.Errorf("node %q: %w", node, err)
+			return c, "", fmt.Errorf("node %q: %w", node, err)
 		}
 		c.Node = node
 	}
 	data, err := os.ReadFile(m.Root.At(bootinfo.Delivered))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return c, err
+		return c, "", err
 	}
-	if !medium.Erased(data) {
+	if len(data) > 0 && !medium.Erased(data) {
 		c.Bundle = data
+		return c, delivery.Medium, nil
 	}
-	return c, nil
+	if c.Bundle, err = cloudBundle(m, c.Node); err != nil || c.Bundle == nil {
+		return c, "", err
+	}
+	return c, delivery.NoCloud, nil
+}
+
+// cloudBundle is the bundle that NoCloud brought for a node, or for the one that the machine is: the disk starts without
+// the volume, too. Nobody has checked it yet; that of another node would only be refused at each start.
+func cloudBundle(m *node.Machine, node string) ([]byte, error) {
+	data, err := atomicfile.ReadLimited(m.Root.At(bootinfo.DeliveredNoCloud), bootinfo.MaxDelivered)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("take the bundle of NoCloud along: %w", err)
+	}
+	if seal.IsSealed(data) {
+		return data, nil // Whose it is, the passphrase tells.
+	}
+	if node == "" {
+		id, err := m.Identity()
+		if err != nil {
+			return nil, err
+		}
+		node = id.Node
+	}
+	if claim, err := secrets.Claimed(data); err != nil || claim.Node != node {
+		m.Say("the bundle of NoCloud's user-data is not for node " + node + ", and is not taken along")
+		return nil, nil
+	}
+	return data, nil
 }
 
 // runningSource opens what the machine was started from.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"spore/agent/delivery"
 	"spore/agent/install"
 	"spore/agent/verbs"
 )
@@ -42,9 +43,11 @@ func carryOut(ctx context.Context, r *verbs.Run, o install.Offer, p prepared) (s
 	}
 	note := "the disk gets no bundle: its first start needs one from the firmware, or a stick"
 	switch o.Bundle {
-	case "medium":
+	case delivery.Medium:
 		note = "the disk gets the medium's bundle"
-	case "state":
+	case delivery.NoCloud:
+		note = "the disk gets the bundle of NoCloud's user-data"
+	case delivery.State:
 		note = "the disk gets the bundle that the node keeps, which is readable there until its first start"
 	}
 	if err := r.Say("%s", note); err != nil {

@@ -67,9 +67,10 @@ func TestAnotherWordWritesNothing(t *testing.T) {
 
 func TestADryRunSaysWhatWouldBeWrittenTo(t *testing.T) {
 	for from, want := range map[string]string{
-		"":       "the disk gets no bundle: its first start needs one from the firmware, or a stick",
-		"medium": "the disk gets the medium's bundle",
-		"state":  "the disk gets the bundle that the node keeps, which is readable there until its first start",
+		"":        "the disk gets no bundle: its first start needs one from the firmware, or a stick",
+		"medium":  "the disk gets the medium's bundle",
+		"nocloud": "the disk gets the bundle of NoCloud's user-data",
+		"state":   "the disk gets the bundle that the node keeps, which is readable there until its first start",
 	} {
 		offer := disk
 		offer.Bundle = from
