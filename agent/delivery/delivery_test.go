@@ -56,6 +56,7 @@ type machine struct {
 	t         testing.TB
 	dir       string
 	firmware  []byte
+	cloud     []byte
 	network   []byte
 	opened    map[string][]byte
 	noState   bool
@@ -127,6 +128,9 @@ func (m *machine) boot() (out Outcome, cut bool) {
 	if data, err := os.ReadFile(m.stick()); err == nil {
 		in.Delivered = append(in.Delivered, Delivered{From: Medium, Data: data, Opened: m.opened[string(data)]})
 	}
+	if m.cloud != nil {
+		in.Delivered = append(in.Delivered, Delivered{From: NoCloud, Data: m.cloud})
+	}
 	if m.firmware != nil {
 		in.Delivered = append(in.Delivered, Delivered{From: Firmware, Data: m.firmware, Opened: m.opened[string(m.firmware)]})
 	}
@@ -172,13 +176,24 @@ func TestWhichBundleIsTaken(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		stored, stick, firmware, network []byte
-		change                           func(*machine)
-		want                             want
+		// cloud is that of NoCloud.
+		cloud  []byte
+		change func(*machine)
+		want   want
 	}{
-		"nothing anywhere":                   {want: want{}},
-		"the stored one":                     {stored: signed(t, 3), want: want{info: Info{Serial: 3, From: State, Sealed: "host"}, stored: 3}},
-		"one of the firmware":                {firmware: signed(t, 3), want: want{info: Info{Serial: 3, From: Firmware, Sealed: "host"}, stored: 3}},
-		"one of the server":                  {network: signed(t, 3), want: want{info: Info{Serial: 3, From: Network, Sealed: "host"}, stored: 3}},
+		"nothing anywhere":                         {want: want{}},
+		"the stored one":                           {stored: signed(t, 3), want: want{info: Info{Serial: 3, From: State, Sealed: "host"}, stored: 3}},
+		"one of the firmware":                      {firmware: signed(t, 3), want: want{info: Info{Serial: 3, From: Firmware, Sealed: "host"}, stored: 3}},
+		"one of the server":                        {network: signed(t, 3), want: want{info: Info{Serial: 3, From: Network, Sealed: "host"}, stored: 3}},
+		"one of NoCloud":                           {cloud: signed(t, 3), want: want{info: Info{Serial: 3, From: NoCloud, Sealed: "host"}, stored: 3}},
+		"one of NoCloud that is on the stick, too": {cloud: signed(t, 3), stick: signed(t, 3), want: want{info: Info{Serial: 3, From: Medium, Sealed: "host"}, stored: 3}},
+		"one of NoCloud for another node": {stored: signed(t, 2), cloud: signed(t, 9, func(b *bundle.Bundle) { b.Node = "dns-01" }), want: want{
+			info: Info{Serial: 2, From: State, Sealed: "host"}, problem: `the bundle of NoCloud's user-data was refused: the secret bundle is for another machine: it is for node "dns-01", and this is "edge-01"`, stored: 2}},
+		"one of NoCloud by other keys": {cloud: forged, want: want{problem: "the bundle of NoCloud's user-data was refused: the secret bundle is not signed by this cluster"}},
+		"an older one of NoCloud": {stored: signed(t, 4), cloud: signed(t, 3), want: want{
+			info: Info{Serial: 4, From: State, Sealed: "host"}, problem: "the bundle of NoCloud's user-data has the serial 3 and was refused: the stored bundle has 4", stored: 4}},
+		"a mark of the stick as NoCloud's":   {cloud: []byte(medium.Mark), stick: signed(t, 3), want: want{info: Info{Serial: 3, From: Medium, Sealed: "host"}, stored: 3}},
+		"nonsense of NoCloud":                {cloud: []byte("hunter2"), want: want{problem: "the bundle of NoCloud's user-data was refused: "}},
 		"an older one of the server":         {stored: signed(t, 4), network: signed(t, 3), want: want{info: Info{Serial: 4, From: State, Sealed: "host"}, problem: "the bundle that the server sent has the serial 3 and was refused", stored: 4}},
 		"without state the server's is used": {network: signed(t, 3), change: func(m *machine) { m.noState = true }, want: want{info: Info{Serial: 3, From: Network, Forgets: "/var is a tmpfs"}}},
 		"one of the boot medium":             {stick: signed(t, 3), want: want{info: Info{Serial: 3, From: Medium, Sealed: "host"}, stored: 3}},
@@ -224,7 +239,7 @@ func TestWhichBundleIsTaken(t *testing.T) {
 			if tc.stick != nil {
 				m.put(tc.stick)
 			}
-			m.firmware, m.network = tc.firmware, tc.network
+			m.firmware, m.network, m.cloud = tc.firmware, tc.network, tc.cloud
 			if tc.change != nil {
 				tc.change(m)
 			}
