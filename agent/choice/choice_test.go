@@ -28,6 +28,7 @@ import (
 	"spore/storage/atomicfile"
 	"spore/storage/fat"
 	"spore/storage/flash"
+	"spore/test/faults"
 )
 
 const size = 64 << 20
@@ -305,6 +306,7 @@ func TestAPowerCutLeavesNoChoiceOrAllOfIt(t *testing.T) {
 			require.Equal(t, "loader", files["/EFI/BOOT/BOOTX64.EFI"])
 			seen[files["/spore/node"]]++
 			if a.Error == "" {
+				faults.Tried(t, cut-1)
 				require.Equal(t, 1, *restarts)
 				require.Equal(t, tc.now, files["/spore/node"])
 				break

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/test/faults"
 )
 
 const (
@@ -321,8 +323,9 @@ func TestAHostileFATCostsLittle(t *testing.T) {
 // volume does, or that it is damaged, or has no label yet. It never chooses another node.
 func TestAVolumeThatIsTornIsSaid(t *testing.T) {
 	whole := disc(t, "cidata", chosen)
-	said := 0
+	said, tried := 0, 0
 	for at := 0; at <= len(whole); at += 2048 {
+		tried++
 		torn := append(bytes.Clone(whole[:at]), make([]byte, len(whole)-at)...)
 		f := Find(Options{Source: disks(t, map[string][]byte{"sr0": torn}), Volumes: true})
 		require.Contains(t, []string{"", "edge-01"}, f.Node)
@@ -332,6 +335,7 @@ func TestAVolumeThatIsTornIsSaid(t *testing.T) {
 		}
 	}
 	require.Positive(t, said)
+	faults.Tried(t, tried)
 }
 
 func TestAVolumeThatIsTakenAwayIsNone(t *testing.T) {

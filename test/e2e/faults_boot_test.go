@@ -53,6 +53,10 @@ func firstBootRows() []faultRow {
 		ownTest(faults.FirstBoot, "the state's disk has somebody's file system", faults.NoRoles, "TestMetal", TestMetal),
 		unit(faults.FirstBoot, "power cut while the state partition is made", faults.Whole, "./agent/state", "^TestACutWhileTheNamedDiskIsMade$"),
 		unit(faults.FirstBoot, "a start that was cut has left keys in encrypted state", faults.Whole, "./agent/unlock", "^TestKeysThatARunLeftAreRemoved$"),
+		unit(faults.FirstBoot, "power cut at each write while a person chooses the machine's node, or takes that back", faults.Asked, "./agent/choice", "^TestAPowerCutLeavesNoChoiceOrAllOfIt$"),
+		unit(faults.FirstBoot, "a volume of NoCloud is torn anywhere, or was taken away", faults.NoRoles, "./agent/nocloud", "^TestAVolumeThatIs(TornIsSaid|TakenAwayIsNone)$"),
+		unit(faults.FirstBoot, "a volume of NoCloud with bombs, loops, a million entries, files of 1 GiB", faults.NoRoles, "./agent/nocloud", "^TestAHostile(DocumentCostsLittle|DiscCostsLittle|FATCostsLittle)$"),
+		ownTest(faults.FirstBoot, "two volumes of NoCloud that disagree, one of them of 1 GiB and with a bomb", faults.NoRoles, "TestAVirtualMachineIsGivenItsNodeAndItsNetworkByAVolume", TestAVirtualMachineIsGivenItsNodeAndItsNetworkByAVolume),
 	)
 }
 
