@@ -276,6 +276,22 @@ func TestAHostileFATCostsLittle(t *testing.T) {
 			f.next(2, 100)
 			f.next(100+8192, last)
 		}, "a chain is longer than its file"},
+		"a root directory of 1 MiB of parts of long names": {func(f fat32) {
+			part := bytes.Repeat([]byte("x"), 32)
+			part[0], part[11] = 1, 0x0f
+			parts := bytes.Repeat(part, int(f.cluster)/len(part))
+			label := make([]byte, f.cluster)
+			_, err := f.ReadAt(label, f.data)
+			require.NoError(f.t, err)
+			n := uint32(mib / f.cluster)
+			for c := uint32(100); c < 100+n-1; c++ {
+				f.write(f.data+int64(c-2)*f.cluster, parts)
+				f.next(c, c+1)
+			}
+			f.write(f.data, append(label[:32], parts[32:]...))
+			f.next(2, 100)
+			f.next(100+n-2, last)
+		}, ""},
 		"a file whose clusters go round": {func(f fat32) {
 			_, first := f.entry("USER-D~1")
 			f.next(first, first)

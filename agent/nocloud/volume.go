@@ -175,26 +175,29 @@ func open(r io.ReaderAt, size int64) (kind string, files filesystem, err error) 
 	if !slices.Contains(labels, label) {
 		return "", nil, nil
 	}
-	return "vfat", fatFiles{f}, err
+	if err != nil {
+		return "vfat", nil, err
+	}
+	entries, err := f.List("")
+	return "vfat", fatFiles{f, entries}, err
 }
 
-// fatFiles reads files of the root directory of a FAT.
-type fatFiles struct{ *fat.FS }
+// fatFiles reads files of the root directory of a FAT, which is listed once: it may have 1 MiB.
+type fatFiles struct {
+	fs      *fat.FS
+	entries []fat.Entry
+}
 
 // ReadFile implements filesystem.
 func (f fatFiles) ReadFile(name string, limit int64) ([]byte, error) {
-	entries, err := f.List("")
-	if err != nil {
-		return nil, err
-	}
-	e, ok := fat.Find(entries, name)
+	e, ok := fat.Find(f.entries, name)
 	switch {
 	case !ok || e.Dir:
 		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
 	case e.Size > limit:
 		return nil, fmt.Errorf("%s has %d bytes, more than %d", name, e.Size, limit)
 	}
-	r, err := f.Open(e)
+	r, err := f.fs.Open(e)
 	if err != nil {
 		return nil, err
 	}
