@@ -186,6 +186,10 @@ func FuzzOpen(f *testing.F) {
 	f.Add(byte(0), uint32(0), byte(0))
 	f.Add(byte(1), uint32(156), byte(1))
 	f.Add(byte(2), uint32(2048*3+33), byte(255))
+	// A root directory of 1 GiB, one behind the end, and blocks of another size.
+	f.Add(byte(0), uint32(169), byte(0x40))
+	f.Add(byte(1), uint32(161), byte(0x80))
+	f.Add(byte(0), uint32(129), byte(0x0a))
 	f.Add(byte(0), uint32(2048*4+100), byte(7))
 	f.Fuzz(func(t *testing.T, kind byte, at uint32, value byte) {
 		part := volumes[int(kind)%len(volumes)]
