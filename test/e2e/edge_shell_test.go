@@ -49,8 +49,11 @@ func (g *growing) String() string {
 	return g.b.String()
 }
 
-// breaksItsGlass opens a shell with a terminal on edge-01, and acknowledges it.
-func breaksItsGlass(t *testing.T, g *guest) {
+// look is a command of a shell, and what it says; the command itself, which the terminal shows, does not have it.
+type look struct{ command, says string }
+
+// breaksItsGlass opens a shell with a terminal on edge-01, looks at the machine, and acknowledges the shell.
+func breaksItsGlass(t *testing.T, g *guest, looks ...look) {
 	at, err := g.Address("tcp", apiPort)
 	require.NoError(t, err)
 	dir, configs := t.TempDir(), filepath.Join(sourceTree, "examples/edge")
@@ -82,6 +85,11 @@ func breaksItsGlass(t *testing.T, g *guest) {
 	require.NoError(t, err)
 	await("vt100 on /dev/pts/")
 	await("[integrity]")
+	for _, l := range looks {
+		_, err = io.WriteString(in, l.command+"\n")
+		require.NoError(t, err)
+		await(l.says)
+	}
 	_, err = io.WriteString(in, "systemctl --failed --no-legend | wc -l; exit 4\n")
 	require.NoError(t, err)
 	_ = cmd.Wait()

@@ -157,6 +157,7 @@ func TestSecureBoot(t *testing.T) {
 	c.TPM, c.Reboots = filepath.Join(t.TempDir(), "tpm"), true
 	c.SMBIOS = newBroker(t).bundle(t, "edge-01")
 	c.NICs[0].Forwards = append(c.NICs[0].Forwards, vm.Forward{Protocol: "tcp", Guest: apiPort})
+	c.Disks = append(c.Disks, vm.Disk{Path: documents(t, hostileDocuments), CDROM: true})
 	g := boot(t, c)
 	g.awaitLine(`Custom Secure Boot keys successfully enrolled`)
 	g.awaitLine(`stage1: .*the image has a signature of PCR 11`)
@@ -173,7 +174,17 @@ func TestSecureBoot(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, pcr.Check(list, predicted, public))
 	})
-	t.Run("its glass is broken by a grant", func(t *testing.T) { breaksItsGlass(t, g) })
+	t.Run("a volume of NoCloud changes nothing that is signed", func(t *testing.T) {
+		requireMatched(t, s, "edge-01", "mac", edgeMAC)
+		require.Equal(t, []string{edgeIP}, s.Addresses, s.Raw)
+		require.Equal(t, []string{"the volume /dev/sr0 (iso9660)"}, s.NoCloud.From)
+		require.Empty(t, s.NoCloud.Problem)
+		require.Equal(t, []string{
+			"user-data: bootcmd", "user-data: runcmd", "user-data: spore.kernelArguments", "user-data: spore.roles", "user-data: ssh_authorized_keys", "user-data: users", "user-data: write_files",
+			"network-config: the configuration describes the network of edge-01",
+		}, s.NoCloud.NotTaken)
+	})
+	t.Run("its glass is broken by a grant", func(t *testing.T) { breaksItsGlass(t, g, untouched) })
 	t.Run("its operator works on it", func(t *testing.T) { worksForItsOperator(t, g) })
 	t.Run("an update by another key is refused, and nothing of it is written", func(t *testing.T) {
 		refusesAnotherKey(t, g, buildSigned(t, addition{}))
@@ -229,6 +240,29 @@ func TestSecureBoot(t *testing.T) {
 		require.Equal(t, "none", at.Lockdown)
 	})
 	t.Run("PXE", func(t *testing.T) { testPXE(t, filepath.Dir(image.disk), enrolled) })
+}
+
+// hostileDocuments are what somebody who can write a volume, and nothing that is signed, would have a machine do: other
+// addresses and nameservers for the card that its file describes, another name, programs, a user, an erased disk.
+var hostileDocuments = map[string]string{
+	"meta-data": "instance-id: i-1\nlocal-hostname: mqtt-01\n",
+	"user-data": "#cloud-config\nspore: {roles: [mqtt-broker], kernelArguments: [spore.console]}\nusers: [{name: hostile, sudo: ALL}]\n" +
+		"ssh_authorized_keys: [ssh-ed25519 AAAA]\nbootcmd: [[touch, /run/hostile]]\nruncmd: [[touch, /run/hostile]]\n" +
+		"write_files: [{path: /run/hostile, content: x}]\n",
+	"network-config": "version: 2\nethernets:\n  id0:\n    match: {macaddress: '" + edgeMAC + "'}\n    addresses: [" + hostileIP + "/24]\n" +
+		"    gateway4: " + hostileIP + "\n    nameservers: {addresses: [" + hostileIP + "]}\n",
+	"spore-answers.yaml": "node: edge-01\ndisk: {byID: virtio-1}\nstate: erase\n",
+}
+
+// hostileIP is nobody's address.
+const hostileIP = "10.77.0.66"
+
+// untouched is that the machine has nothing of them: neither in what networkd and the resolver are told, nor a file, nor
+// a user, nor a name.
+var untouched = look{
+	command: "echo $(cat /proc/sys/kernel/hostname), $(cat /etc/systemd/network/* /run/systemd/network/* /etc/resolv.conf | grep -c " + hostileIP +
+		") lines, $(ls -d /run/hostile 2>/dev/null | wc -l) files, $(grep -c hostile /etc/passwd) users",
+	says: "edge-01, 0 lines, 0 files, 0 users",
 }
 
 // refusesAnotherKey pushes an image whose boot loader and UKI another key signed to a machine whose firmware does not
