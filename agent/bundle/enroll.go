@@ -72,7 +72,7 @@ func enrollAs(ctx context.Context, m *node.Machine, t *taker, cluster string) er
 	defer prove.close()
 	claim.TPM = prove.keys
 	return enrolment.Run(ctx, enrolment.Input{
-		Claim: claim, Base: m.Boot.NetworkURL, Sleep: wait.Sleep,
+		Claim: claim, Base: m.Boot.NetworkURL, Server: "the server that it was booted from", Why: "no bundle came with the machine", Sleep: wait.Sleep,
 		Ask: enrolment.WithProof(client.Ask, claim, prove.quote(), m.Say),
 		Take: func(ctx context.Context, sealed []byte) error {
 			if t == nil {

@@ -1,5 +1,5 @@
-// Package enrolment asks the server that a machine was booted from for the machine's bundle, until it is taken: with
-// patience, and each change of what is waited for is said once.
+// Package enrolment asks a server for the machine's bundle, until it is taken: with patience, and each change of what is
+// waited for is said once.
 package enrolment
 
 import (
@@ -24,9 +24,11 @@ const (
 
 // Input is what Run works with.
 type Input struct {
-	// Claim is what is sent. Base is the server's folder.
-	Claim enroll.Claim
-	Base  string
+	// Claim is what is sent. Base is the server's folder, and Server says in words which one that is.
+	Claim        enroll.Claim
+	Base, Server string
+	// Why is why there is no bundle yet.
+	Why string
 	// Ask asks once.
 	Ask func(ctx context.Context) (enroll.Answer, error)
 	// Take takes a bundle that is encrypted to the machine's key. Its error says why it was refused.
@@ -74,7 +76,7 @@ func (in Input) once(ctx context.Context) (problem string, failed bool) {
 	fingerprint := in.Claim.Fingerprint()
 	a, err := in.Ask(ctx)
 	if err != nil {
-		return fmt.Sprintf("no bundle came with the machine, and the server that it was booted from does not answer: %v; the key of this machine has the fingerprint %s", err, fingerprint), true
+		return fmt.Sprintf("%s, and %s does not answer: %v; the key of this machine has the fingerprint %s", in.Why, in.Server, err, fingerprint), true
 	}
 	if a.Sealed != nil {
 		if err := in.Take(ctx, a.Sealed); err != nil {
@@ -84,11 +86,14 @@ func (in Input) once(ctx context.Context) (problem string, failed bool) {
 	}
 	switch a.Pending.State {
 	case enroll.Waiting:
-		return fmt.Sprintf("no bundle came with the machine; waiting for the operator to approve its key at %s: spore serve must show the fingerprint %s", in.Base, fingerprint), false
+		return fmt.Sprintf("%s; waiting for the operator to approve the key of this machine (spore approve) at %s: spore serve must show the fingerprint %s", in.Why, in.Base, fingerprint), false
+	case enroll.Given:
+		return fmt.Sprintf("%s, and at %s %s: give each machine a node of its own, or this one the place of the other (spore approve --replace); the key of this machine has the fingerprint %s",
+			in.Why, in.Base, enroll.GivenTo(in.Claim.Node, a.Pending.Holder, a.Pending.Since), fingerprint), false
 	case enroll.Unknown:
-		return fmt.Sprintf("no bundle came with the machine, and %s has none for it: %s", in.Base, a.Pending.Message), false
+		return fmt.Sprintf("%s, and %s has none for it: %s", in.Why, in.Base, a.Pending.Message), false
 	}
-	return fmt.Sprintf("no bundle came with the machine, and the operator refused its key, with the fingerprint %s, at %s; start it again for another key, or approve it after all", fingerprint, in.Base), false
+	return fmt.Sprintf("%s, and the operator refused the key of this machine, with the fingerprint %s, at %s; start it again for another key, or approve it after all", in.Why, fingerprint, in.Base), false
 }
 
 // WithProof asks with a claim, and has the TPM answer where the server asks with a nonce: at once, since the operator

@@ -20,20 +20,22 @@ func TestItAsksUntilTheBundleIsTaken(t *testing.T) {
 	pending := func(state, message string) enroll.Answer {
 		return enroll.Answer{Pending: enroll.Pending{State: state, Fingerprint: "made up by the server", Message: message}}
 	}
+	given := pending(enroll.Given, "another machine has this node")
+	given.Pending.Holder, given.Pending.Since = "aaaa-bbbb-cccc-dddd-eeee", time.Date(2026, 5, 1, 12, 30, 0, 0, time.UTC)
 	answers := []struct {
 		answer enroll.Answer
 		err    error
 		take   error
 	}{
 		{err: errors.New("connection refused")}, {err: errors.New("connection refused")}, {answer: pending(enroll.Waiting, "")}, {answer: pending(enroll.Waiting, "")},
-		{answer: pending(enroll.Denied, "")}, {answer: pending(enroll.Unknown, "no such node")}, {err: errors.New("connection refused")},
+		{answer: pending(enroll.Denied, "")}, {answer: given}, {answer: given}, {answer: pending(enroll.Unknown, "no such node")}, {err: errors.New("connection refused")},
 		{answer: enroll.Answer{Sealed: []byte("x")}, take: errors.New("not signed")}, {answer: enroll.Answer{Sealed: []byte("x")}},
 	}
 	n := -1
 	var shown []string
 	var waits []time.Duration
 	err = Run(context.Background(), Input{
-		Claim: claim, Base: "http://10.0.0.1/", Show: func(p string) error { shown = append(shown, p); return nil },
+		Claim: claim, Base: "http://10.0.0.1/", Server: "the server that it was booted from", Why: "no bundle came with the machine", Show: func(p string) error { shown = append(shown, p); return nil },
 		Ask: func(context.Context) (enroll.Answer, error) { n++; return answers[n].answer, answers[n].err },
 		Take: func(_ context.Context, sealed []byte) error {
 			require.Equal(t, "x", string(sealed))
@@ -47,13 +49,14 @@ func TestItAsksUntilTheBundleIsTaken(t *testing.T) {
 	silent := "no bundle came with the machine, and the server that it was booted from does not answer: connection refused; the key of this machine has the fingerprint " + fp
 	require.Equal(t, []string{
 		silent,
-		"no bundle came with the machine; waiting for the operator to approve its key at http://10.0.0.1/: spore serve must show the fingerprint " + fp,
-		"no bundle came with the machine, and the operator refused its key, with the fingerprint " + fp + ", at http://10.0.0.1/; start it again for another key, or approve it after all",
+		"no bundle came with the machine; waiting for the operator to approve the key of this machine (spore approve) at http://10.0.0.1/: spore serve must show the fingerprint " + fp,
+		"no bundle came with the machine, and the operator refused the key of this machine, with the fingerprint " + fp + ", at http://10.0.0.1/; start it again for another key, or approve it after all",
+		"no bundle came with the machine, and at http://10.0.0.1/ edge-1 has been given to another machine (fingerprint aaaa-bbbb-cccc-dddd-eeee, approved 2026-05-01 12:30 UTC): give each machine a node of its own, or this one the place of the other (spore approve --replace); the key of this machine has the fingerprint " + fp,
 		"no bundle came with the machine, and http://10.0.0.1/ has none for it: no such node",
 		silent,
 		"the bundle that http://10.0.0.1/ sent was refused: not signed",
 	}, shown, "each change once, and never a fingerprint that somebody sent")
-	require.Equal(t, []time.Duration{first, 2 * first, first, first, first, first, first, 2 * first}, waits)
+	require.Equal(t, []time.Duration{first, 2 * first, first, first, first, first, first, first, first, 2 * first}, waits)
 }
 
 func TestItsPatienceGrowsAndEnds(t *testing.T) {

@@ -357,8 +357,13 @@ func (s *Server) claimed(r enroll.Request) {
 	if r.Claim.TPM != nil {
 		tpm = "Its TPM has the fingerprint " + attest.Fingerprint(r.Claim.TPM.EK) + "."
 	}
-	s.o.Say("%s at %s has no secrets and shows the fingerprint %s on its console.\n  %s\n  Compare it there. Then: approve %s",
-		r.Claim.Node, r.Remote, r.Fingerprint, tpm, r.Fingerprint)
+	then := "Compare it there. Then: approve " + r.Fingerprint
+	if r.State == enroll.Given {
+		then = enroll.GivenTo(r.Claim.Node, r.Holder, r.Since) + ".\n  If this one takes its place, compare the fingerprint. Then: approve " +
+			r.Fingerprint + " --replace"
+	}
+	s.o.Say("%s at %s has no secrets and shows the fingerprint %s on its console.\n  %s\n  %s",
+		r.Claim.Node, r.Remote, r.Fingerprint, tpm, then)
 }
 
 // at is who was last heard of at an address.

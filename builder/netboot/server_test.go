@@ -274,6 +274,95 @@ func TestAnApprovalOutlivesTheServer(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, code, "another key wants an approval of its own")
 }
 
+func TestANodeIsGivenToASecondMachineOnlyInPlaceOfTheFirst(t *testing.T) {
+	p := newPlant(t)
+	s := p.serve(p.options())
+	p.awaitControl()
+	first := newMachine(t, s.Nodes().Cluster.ID, "edge-01")
+	first.ask(s)
+	require.NoError(t, p.approve(first.claim.Fingerprint(), nil))
+
+	again := newMachine(t, s.Nodes().Cluster.ID, "edge-01")
+	again.ask(s)
+	require.NoError(t, p.approve(again.claim.Fingerprint(), nil), "the same machine, which has lost its key, needs no more than an approval")
+
+	second := newMachine(t, s.Nodes().Cluster.ID, "edge-01")
+	second.claim.MACs = []string{"52:54:00:99:00:01"}
+	_, answer := second.ask(s)
+	pending, err := enroll.ParsePending(answer)
+	require.NoError(t, err)
+	require.Equal(t, enroll.Given, pending.State)
+	require.Equal(t, again.claim.Fingerprint(), pending.Holder)
+	require.WithinDuration(t, time.Now(), pending.Since, time.Minute)
+	fingerprint := second.claim.Fingerprint()
+	p.hears("approve " + fingerprint + " --replace")
+	p.hears("edge-01 has been given to another machine (fingerprint " + again.claim.Fingerprint() + ", approved ")
+
+	made := false
+	counted := func(o *approval.Options) {
+		o.Bundle = func(nodes *roster.Nodes, node string) ([]byte, error) { made = true; return p.bundle(nodes, node) }
+	}
+	refused := func() {
+		t.Helper()
+		require.ErrorContains(t, p.approve(fingerprint, counted), fingerprint+" is not approved: edge-01 has been given to another machine (fingerprint "+again.claim.Fingerprint())
+		require.False(t, made, "no bundle is made and recorded for it")
+		code, _ := again.ask(s)
+		require.Equal(t, http.StatusOK, code, "the first one keeps its approval")
+	}
+	refused()
+	require.NoError(t, os.WriteFile(filepath.Join(p.out, approvals.Name, "aaaa.json"), []byte("x"), 0o600))
+	refused()
+	other := newMachine(t, s.Nodes().Cluster.ID, "mqtt-01")
+	other.ask(s)
+	require.ErrorContains(t, p.approve(other.claim.Fingerprint(), counted), "it is not known whether mqtt-01 has been given to another machine: the approval aaaa.json is left out")
+	require.NoError(t, os.Remove(filepath.Join(p.out, approvals.Name, "aaaa.json")))
+
+	require.NoError(t, p.approve(fingerprint, func(o *approval.Options) { o.Replace = true }))
+	code, _ := second.ask(s)
+	require.Equal(t, http.StatusOK, code)
+	_, answer = first.ask(s)
+	pending, err = enroll.ParsePending(answer)
+	require.NoError(t, err)
+	require.Equal(t, enroll.Given, pending.State, "the first machine is told who has taken its place")
+	require.Equal(t, fingerprint, pending.Holder)
+	kept, err := approvals.Load(p.out)
+	require.NoError(t, err)
+	require.Len(t, kept, 1)
+
+	_, err = approval.Deny(t.Context(), p.out, fingerprint)
+	require.NoError(t, err)
+	require.NoError(t, p.approve(first.claim.Fingerprint(), nil), "a node that was taken back is free")
+}
+
+// Whom a node was given to is in the records of the output folder, and outlives the server.
+func TestWhoHasANodeOutlivesTheServer(t *testing.T) {
+	p := newPlant(t)
+	s := p.serve(p.options())
+	p.awaitControl()
+	first := newMachine(t, s.Nodes().Cluster.ID, "edge-01")
+	first.ask(s)
+	require.NoError(t, p.approve(first.claim.Fingerprint(), nil))
+
+	next := newPlant(t)
+	next.tree = p.tree
+	require.NoError(t, os.CopyFS(filepath.Join(next.out, approvals.Name), os.DirFS(filepath.Join(p.out, approvals.Name))))
+	o := next.options()
+	var err error
+	o.Approved, err = approvals.Load(next.out)
+	require.NoError(t, err)
+	s = next.serve(o)
+	next.awaitControl()
+	second := newMachine(t, s.Nodes().Cluster.ID, "edge-01")
+	second.claim.MACs = []string{"52:54:00:99:00:01"}
+	_, answer := second.ask(s)
+	pending, err := enroll.ParsePending(answer)
+	require.NoError(t, err)
+	require.Equal(t, enroll.Given, pending.State)
+	require.Equal(t, o.Approved[0].At, pending.Since)
+	require.False(t, pending.Since.IsZero())
+	require.ErrorContains(t, next.approve(second.claim.Fingerprint(), nil), "give --replace")
+}
+
 // What is refused here is what somebody gets who answers PXE before this server: a system of his own shows any
 // fingerprint.
 func TestKeysOfAuthoritiesAreNotGivenToAMachineThatProvesNothing(t *testing.T) {

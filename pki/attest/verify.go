@@ -111,6 +111,10 @@ func (e *Evidence) signedBy(ak, qualified []byte) error {
 	return nil
 }
 
+// ErrProgram is a program in register 4 that is not wanted there. Machines that start from a disk or stick have one: the
+// boot loader of that medium.
+var ErrProgram = errors.New("the firmware started a program that is not served here")
+
 // checkStarted replays register 4, and looks at each hash in it.
 func (e *Evidence) checkStarted(want Want) error {
 	value, uki := make([]byte, sha256.Size), false
@@ -119,7 +123,7 @@ func (e *Evidence) checkStarted(want Want) error {
 		value = next[:]
 		name, known := want.Programs[[sha256.Size]byte(hash)]
 		if !known && !harmless[[sha256.Size]byte(hash)] {
-			return fmt.Errorf("the firmware started a program that is not served here, with the Authenticode hash %x: another boot loader, or a tool of the machine's maker", hash)
+			return fmt.Errorf("%w, with the Authenticode hash %x: another boot loader, as that of a disk or stick, or a tool of the machine's maker", ErrProgram, hash)
 		}
 		uki = uki || known && name == want.UKI
 	}

@@ -25,7 +25,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
+	"time"
 
 	"filippo.io/age"
 
@@ -167,12 +169,37 @@ func (c Claim) Fingerprint() string {
 	return strings.Join(groups, "-")
 }
 
+// SameMachine tells whether two claims are of one machine, by what they say of it: the same key, the same TPM, or the
+// same cards, serial number and UUID. A machine that keeps nothing comes with a new key at each start, and is known so.
+// Nothing of it is proved: it keeps an operator from giving a node away twice by mistake, and takes no approval's place.
+func (c Claim) SameMachine(o Claim) bool {
+	if c.Key == o.Key {
+		return true
+	}
+	if c.TPM != nil && o.TPM != nil {
+		return bytes.Equal(c.TPM.EK, o.TPM.EK)
+	}
+	own, others := slices.Sorted(slices.Values(c.MACs)), slices.Sorted(slices.Values(o.MACs))
+	return len(own) > 0 && slices.Equal(own, others) && c.Serial == o.Serial && strings.EqualFold(c.UUID, o.UUID)
+}
+
+// GivenTo says in words which machine has a node, for the operator and for the machine that comes second.
+func GivenTo(node, holder string, since time.Time) string {
+	when := ""
+	if !since.IsZero() {
+		when = ", approved " + since.UTC().Format("2006-01-02 15:04 MST")
+	}
+	return fmt.Sprintf("%s has been given to another machine (fingerprint %s%s)", node, holder, when)
+}
+
 // States of a request.
 const (
 	// Waiting is for the operator's approval.
 	Waiting = "waiting"
 	// Unknown is a machine that does not match any node of the configuration; it can be given nothing.
 	Unknown = "unknown"
+	// Given is a machine that claims a node which another machine was approved for.
+	Given = "given"
 	// Denied is what the operator refused.
 	Denied = "denied"
 	// Approved is what the bundle is handed out for.
@@ -187,6 +214,10 @@ type Pending struct {
 	Message string `json:"message,omitempty"`
 	// Nonce is what the machine's TPM is to make a quote over, for the next claim; empty where none is asked for.
 	Nonce []byte `json:"nonce,omitempty"`
+	// Holder is the fingerprint of the machine that has the node, and Since when it was approved, in the state Given;
+	// Since is zero where that is not known.
+	Holder string    `json:"holder,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
 }
 
 // ParsePending reads a server's answer. What it says is shown on a console and is held to what can be printed.
@@ -198,13 +229,13 @@ func ParsePending(data []byte) (Pending, error) {
 	if err := decode(data, &p); err != nil {
 		return p, err
 	}
-	if p.State != Waiting && p.State != Unknown && p.State != Denied {
+	if p.State != Waiting && p.State != Unknown && p.State != Given && p.State != Denied {
 		return p, fmt.Errorf("%w: the state %.40q", ErrForm, p.State)
 	}
 	if len(p.Nonce) != 0 && len(p.Nonce) != attest.NonceSize {
 		return p, fmt.Errorf("%w: a nonce of %d bytes", ErrForm, len(p.Nonce))
 	}
-	if !printable(p.Fingerprint) || !printable(p.Message) {
+	if !printable(p.Fingerprint) || !printable(p.Message) || !printable(p.Holder) {
 		return p, fmt.Errorf("%w: it has text that is long or cannot be printed", ErrForm)
 	}
 	return p, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func (l *lab) approve(t testing.TB, c Claim) Approval {
 	l.made++
 	sealed, err := Seal(fmt.Appendf(nil, "bundle %d of %s", l.made, c.Node), c, false)
 	require.NoError(t, err)
-	a := Approval{c, sealed}
+	a := Approval{Claim: c, Sealed: sealed}
 	require.NoError(t, l.Approve(a))
 	return a
 }
@@ -115,12 +116,78 @@ func TestAnotherKeyAndAnotherNodeWantAnApprovalOfTheirOwn(t *testing.T) {
 	require.NotNil(t, l.ask(t, changed).Sealed)
 }
 
+func TestASecondMachineForANodeIsToldWhoHasIt(t *testing.T) {
+	l, k := newLab(t), key(t)
+	first := claim(k, "edge-1")
+	l.ask(t, first)
+	second := claim(key(t), "edge-1")
+	second.MACs, second.Serial = []string{"52:54:00:00:00:02"}, "S2"
+	require.Equal(t, Waiting, l.ask(t, second).Pending.State, "nobody has it")
+	at := time.Date(2026, 5, 1, 12, 30, 0, 0, time.UTC)
+	a := l.approve(t, first)
+	a.At = at
+	require.NoError(t, l.Approve(a))
+	require.Equal(t, Given, l.states()[second.Fingerprint()], "the list says it before the machine asks again")
+
+	p := l.ask(t, second).Pending
+	require.Equal(t, Pending{
+		State: Given, Fingerprint: second.Fingerprint(), Message: "another machine has this node", Holder: first.Fingerprint(), Since: at,
+	}, p)
+	require.Equal(t, "edge-1 has been given to another machine (fingerprint "+first.Fingerprint()+", approved 2026-05-01 12:30 UTC)",
+		GivenTo("edge-1", p.Holder, p.Since))
+	require.Equal(t, "edge-1 has been given to another machine (fingerprint x)", GivenTo("edge-1", "x", time.Time{}))
+	require.NotNil(t, l.ask(t, first).Sealed, "what another one asks takes nothing away")
+	elsewhere := second
+	elsewhere.Node = "edge-2"
+	require.Equal(t, Waiting, l.ask(t, elsewhere).Pending.State, "another node is free")
+
+	l.approve(t, second)
+	require.NotNil(t, l.ask(t, second).Sealed, "the operator has it replaced")
+	p = l.ask(t, first).Pending
+	require.Equal(t, Given, p.State)
+	require.Equal(t, second.Fingerprint(), p.Holder)
+	require.NoError(t, l.Deny(second.Fingerprint()))
+	require.Equal(t, Pending{State: Waiting, Fingerprint: first.Fingerprint(), Message: "waiting for the operator's approval"},
+		l.ask(t, first).Pending, "a node that was taken back is free")
+}
+
+func TestAMachineIsKnownAgainByWhatItSaysOfItself(t *testing.T) {
+	tpm := func(ek string) *attest.Keys { return &attest.Keys{EK: []byte(ek), AK: []byte("ak")} }
+	first := claim(key(t), "edge-1")
+	first.MACs, first.UUID = []string{"52:54:00:00:00:01", "52:54:00:00:00:02"}, "AA"
+	for name, tt := range map[string]struct {
+		change func(before, now *Claim)
+		want   bool
+	}{
+		"a new key":                        {func(_, _ *Claim) {}, true},
+		"cards in another order":           {func(_, c *Claim) { slices.Reverse(c.MACs) }, true},
+		"a UUID in other letters":          {func(_, c *Claim) { c.UUID = "aa" }, true},
+		"another card":                     {func(_, c *Claim) { c.MACs[1] = "52:54:00:00:00:03" }, false},
+		"a card more":                      {func(_, c *Claim) { c.MACs = append(c.MACs, "52:54:00:00:00:03") }, false},
+		"another serial number":            {func(_, c *Claim) { c.Serial = "S9" }, false},
+		"another UUID":                     {func(_, c *Claim) { c.UUID = "BB" }, false},
+		"nothing that it is known by":      {func(b, c *Claim) { b.MACs, c.MACs = nil, nil }, false},
+		"the same TPM in another board":    {func(b, c *Claim) { b.TPM, c.TPM, c.Serial = tpm("ek"), tpm("ek"), "S9" }, true},
+		"another TPM with the same values": {func(b, c *Claim) { b.TPM, c.TPM = tpm("ek"), tpm("other") }, false},
+		"a TPM that was switched off":      {func(b, _ *Claim) { b.TPM = tpm("ek") }, true},
+		"the same key, and other cards":    {func(b, c *Claim) { c.Key, c.MACs = b.Key, nil }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, now := first, first
+			now.Key, now.MACs = key(t).Public(), slices.Clone(first.MACs)
+			tt.change(&before, &now)
+			require.Equal(t, tt.want, now.SameMachine(before))
+			require.Equal(t, tt.want, before.SameMachine(now))
+		})
+	}
+}
+
 func TestAMachineThatIsNoNodeIsListedAndGetsNothing(t *testing.T) {
 	l := newLab(t)
 	for _, node := range []string{"", "edge-9"} {
 		c := claim(key(t), node)
 		require.Equal(t, Pending{State: Unknown, Fingerprint: c.Fingerprint(), Message: "the configuration has no such node"}, l.ask(t, c).Pending)
-		err := l.Approve(Approval{c, []byte("x")})
+		err := l.Approve(Approval{Claim: c, Sealed: []byte("x")})
 		require.ErrorContains(t, err, "does not match any node of the configuration; add it (MACs 52:54:00:00:00:01, serial number S1)")
 	}
 	require.Len(t, l.Requests(), 2)
@@ -399,7 +466,7 @@ func FuzzParseClaim(f *testing.F) {
 }
 
 func FuzzParseApproval(f *testing.F) {
-	data, err := json.Marshal(Approval{claim(key(f), "edge-1"), []byte("x")})
+	data, err := json.Marshal(Approval{Claim: claim(key(f), "edge-1"), Sealed: []byte("x")})
 	require.NoError(f, err)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -55,7 +55,11 @@ type Request struct {
 	State  string    `json:"state"`
 	// Delivered says that the bundle was sent at least once.
 	Delivered bool `json:"delivered,omitempty"`
-	sealed    []byte
+	// Holder is the fingerprint of the machine that has the node, in the state Given; Since is when that one was
+	// approved, or this one in the state Approved. It is zero where that is not known.
+	Holder string    `json:"holder,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+	sealed []byte
 	// nonce is what the machine's TPM is asked with, since asked; nil while nobody asks.
 	nonce []byte
 	asked time.Time
@@ -66,6 +70,8 @@ type Request struct {
 type Approval struct {
 	Claim  Claim  `json:"claim"`
 	Sealed []byte `json:"sealed"`
+	// At is when the operator approved; zero in files of older versions.
+	At time.Time `json:"at,omitzero"`
 }
 
 // ParseApproval reads an approval that was kept.
@@ -152,14 +158,16 @@ func (s *Server) answer(w http.ResponseWriter, q Request) {
 	switch q.State {
 	case Waiting:
 		p.Message = "waiting for the operator's approval"
-		// Also when there is an answer: everybody can send one, and only that of the machine is any good.
-		if q.nonce != nil && s.Now().Sub(q.asked) < askFor {
-			p.Nonce = q.nonce
-		}
+	case Given:
+		p.Message, p.Holder, p.Since = "another machine has this node", q.Holder, q.Since
 	case Unknown:
 		p.Message = "the configuration has no such node"
 	case Denied:
 		p.Message, code = "the operator refused this key", http.StatusForbidden
+	}
+	// Also when there is an answer: everybody can send one, and only that of the machine is any good.
+	if (q.State == Waiting || q.State == Given) && q.nonce != nil && s.Now().Sub(q.asked) < askFor {
+		p.Nonce = q.nonce
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Retry-After", fmt.Sprint(Retry))
@@ -180,18 +188,13 @@ func (s *Server) note(c Claim, remote string) (_ Request, fresh, ok bool) {
 		}
 		s.requests[id] = q
 	}
-	if q.State == Waiting || q.State == Unknown {
-		q.State = Waiting
-		if !s.known(c) {
-			q.State = Unknown
-		}
-	}
 	// Everybody can send what he has heard of a claim; a claim without an answer takes none away, and the last answer is
 	// kept.
 	if c.Evidence == nil || q.nonce == nil || !bytes.Equal(c.Evidence.Nonce, q.nonce) {
 		c.Evidence = q.Claim.Evidence
 	}
 	q.Claim, q.Last = c, now
+	s.judge(q)
 	// A place belongs to the address that took it: else a repeated claim would have it counted among those of another one.
 	if q.Remote == "" || q.State == Approved {
 		q.Remote = remote
@@ -200,6 +203,23 @@ func (s *Server) note(c Claim, remote string) (_ Request, fresh, ok bool) {
 }
 
 func (s *Server) known(c Claim) bool { return c.Node != "" && s.Known(c.Node) }
+
+// judge says for what a request waits that the operator has not decided on.
+func (s *Server) judge(q *Request) {
+	if q.State == Approved || q.State == Denied {
+		return
+	}
+	q.State, q.Holder, q.Since = Waiting, "", time.Time{}
+	if !s.known(q.Claim) {
+		q.State = Unknown
+		return
+	}
+	for _, o := range s.requests {
+		if o.State == Approved && o.Claim.Node == q.Claim.Node && !o.Claim.SameMachine(q.Claim) {
+			q.State, q.Holder, q.Since = Given, o.Fingerprint, o.Since
+		}
+	}
+}
 
 // makeRoom sees to a place for a request. An approved one has its place beside the others: there is one for each node.
 // Of the others, those make room that nobody has asked for any more; when all are in use, the newest of the address
@@ -263,6 +283,7 @@ func (s *Server) Requests() []Request {
 	defer s.mu.Unlock()
 	var out []Request
 	for _, q := range s.requests {
+		s.judge(q)
 		out = append(out, *q)
 	}
 	sort.Slice(out, func(i, j int) bool {
@@ -287,7 +308,7 @@ func (s *Server) find(fingerprint string) (*Request, error) {
 }
 
 // Approve has a bundle handed out to the machine with that claim from now on. An earlier approval for the same node
-// ends. It need not have asked this server yet.
+// ends: whoever calls has seen to it that the operator wants that. It need not have asked this server yet.
 func (s *Server) Approve(a Approval) error {
 	c := a.Claim
 	if !strings.EqualFold(c.Cluster, s.Cluster) {
@@ -309,7 +330,7 @@ func (s *Server) Approve(a Approval) error {
 		q = &Request{Fingerprint: id, Claim: c, First: now, Last: now}
 		s.requests[id] = q
 	}
-	q.State, q.sealed, q.Delivered, q.nonce = Approved, a.Sealed, false, nil
+	q.State, q.sealed, q.Delivered, q.nonce, q.Holder, q.Since = Approved, a.Sealed, false, nil, "", a.At
 	return nil
 }
 
@@ -345,6 +366,6 @@ func (s *Server) Deny(fingerprint string) error {
 	if err != nil {
 		return err
 	}
-	q.State, q.sealed = Denied, nil
+	q.State, q.sealed, q.Holder, q.Since = Denied, nil, "", time.Time{}
 	return nil
 }

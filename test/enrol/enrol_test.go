@@ -231,7 +231,7 @@ func (m *machine) asks(s *site, node string) string {
 	go func() {
 		defer close(done)
 		_ = enrolment.Run(ctx, enrolment.Input{
-			Claim: c, Base: client.Base, Ask: enrolment.WithProof(client.Ask, c, prove, func(string) {}), Show: func(string) error { m.waits <- struct{}{}; return nil },
+			Claim: c, Base: client.Base, Server: "the server", Why: "no bundle came", Ask: enrolment.WithProof(client.Ask, c, prove, func(string) {}), Show: func(string) error { m.waits <- struct{}{}; return nil },
 			Take: func(_ context.Context, sealed []byte) (err error) {
 				m.bundle, err = m.key.Open(sealed, func(credential, secret []byte) ([]byte, error) { return quote.Activate(m.tpm, credential, secret) })
 				if err == nil {

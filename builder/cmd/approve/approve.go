@@ -1,4 +1,4 @@
-// Package approve is the command `spore approve`: let a machine that boots from the network have its node's secrets.
+// Package approve is the command `spore approve`: let a machine that asks over the network have its node's secrets.
 package approve
 
 import (
@@ -31,7 +31,7 @@ func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "approve OUT [FINGERPRINT]",
-		Short: "Approve a machine that boots over the network, so that it gets its secrets",
+		Short: "Approve a machine that asks spore serve for its secrets, so that it gets them",
 		Long: `Approve tells the spore serve that is running for the folder OUT that the machine with this fingerprint is the node that
 it claims to be. First compare the fingerprint with the one on the machine's console: it is a hash of the machine's own
 key, the node and the cluster. The node's bundle is made here, with the operator's keys, and is encrypted to the
@@ -42,6 +42,11 @@ A fingerprint on a console does not prove which system shows it. So a machine ge
 fingerprint of the TPM, which the list shows, when you know that it is that machine's. With --tpm-makers the proof of
 any TPM of these makers is accepted. With --trust-this-network no proof is needed: use it where only this server can
 answer on the machine's network.
+
+A node is given to one machine. Another one that claims it is refused, and its console names the fingerprint of the
+first. With --replace it takes the place of the first, which keeps what it has got: switch that one off. A machine that
+keeps nothing comes with a new key at each start; it needs no --replace as long as its TPM, or its cards, serial number
+and UUID, are the same.
 
 Without a fingerprint it lists the machines that have asked.`,
 		Example: "  spore approve out\n  spore approve out 3f2a-91c0-77de-0b14-c2e8\n  spore approve out 3f2a-91c0-77de-0b14-c2e8 --deny\n  spore approve out 3f2a-91c0-77de-0b14-c2e8 --tpm 5uxc-d3mk-q2ns-7w4a-hhye-zt6b-p3fl-vo2g",
@@ -61,7 +66,7 @@ Without a fingerprint it lists the machines that have asked.`,
 	}
 	cmd.Flags().BoolVar(&f.deny, "deny", false, "refuse the machine instead")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the list as JSON")
-	serve.Proof(cmd.Flags(), &f.proof)
+	serve.Approving(cmd.Flags(), &f.proof)
 	f.keys.Register(cmd)
 	return cmd
 }

@@ -16,6 +16,7 @@ import (
 	"spore/builder/netboot/roster"
 	"spore/cluster/facts"
 	"spore/pki/attest"
+	"spore/pki/enroll"
 )
 
 // Print lists the machines that asked, and those that wait for approval.
@@ -47,8 +48,11 @@ func write(w io.Writer, s netboot.State) {
 	fmt.Fprintln(table, "\nFINGERPRINT\tNODE\tADDRESS\tSTATE\tTPM")
 	for _, r := range s.Requests {
 		state := r.State
-		if r.Delivered {
+		switch {
+		case r.Delivered:
 			state = "has its bundle"
+		case r.State == enroll.Given:
+			state = "needs --replace"
 		}
 		tpm := "-"
 		if r.Claim.TPM != nil {
@@ -57,6 +61,11 @@ func write(w io.Writer, s netboot.State) {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.Fingerprint, cmp.Or(r.Claim.Node, "UNKNOWN"), cmp.Or(r.Remote, "-"), state, tpm)
 	}
 	table.Flush()
+	for _, r := range s.Requests {
+		if r.State == enroll.Given {
+			fmt.Fprintf(w, "%s: %s\n", r.Fingerprint, enroll.GivenTo(r.Claim.Node, r.Holder, r.Since))
+		}
+	}
 }
 
 // Bundle makes the bundle of a node of the image in the output folder, with the keys here or beside it. It is recorded: the

@@ -21,6 +21,7 @@ approve FINGERPRINT   let the machine that shows it have its node's secrets
     --tpm TPM              its TPM has this fingerprint, and is to prove what was started
     --tpm-makers FILE      its TPM is of one of these makers, and is to prove what was started
     --trust-this-network   give keys of authorities to a machine without proof
+    --replace              it takes the place of the machine that has its node
 deny FINGERPRINT      refuse it
 Ctrl-C                end
 `
@@ -61,7 +62,7 @@ func (t *terminal) approve(ctx context.Context, words []string) error {
 	}}
 	set := pflag.NewFlagSet("approve", pflag.ContinueOnError)
 	set.SetOutput(io.Discard)
-	Proof(set, &o)
+	Approving(set, &o)
 	if err := set.Parse(words); err != nil {
 		return err
 	}
@@ -72,11 +73,12 @@ func (t *terminal) approve(ctx context.Context, words []string) error {
 	return err
 }
 
-// Proof adds the flags that say what a machine has to prove.
-func Proof(flags *pflag.FlagSet, o *approval.Options) {
+// Approving adds the flags of an approval: what a machine has to prove, and whether it takes another one's place.
+func Approving(flags *pflag.FlagSet, o *approval.Options) {
 	flags.StringVar(&o.TPM, "tpm", "", "fingerprint of the machine's TPM, which proves what was started")
 	flags.StringVar(&o.Makers, "tpm-makers", "", "PEM file with certificates of TPM makers: a TPM of one of them proves what was started")
 	flags.BoolVar(&o.TrustNetwork, "trust-this-network", false, "give keys of authorities to a machine without proof: only this server can answer on its network")
+	flags.BoolVar(&o.Replace, "replace", false, "approve the machine for a node that another machine has been approved for: it takes that one's place")
 }
 
 // print writes what has no time of its own.

@@ -54,6 +54,8 @@ type Options struct {
 	TPM, Makers string
 	// TrustNetwork gives out keys of authorities without a proof.
 	TrustNetwork bool
+	// Replace approves a machine for a node that another machine was approved for, which this one takes the place of.
+	Replace bool
 	// Patience is how long the machine's answer is waited for; a default when 0.
 	Patience time.Duration
 	// Say tells the operator what is waited for.
@@ -103,6 +105,9 @@ func Approve(ctx context.Context, fingerprint string, o Options) (enroll.Request
 	if err != nil {
 		return r, r.Claim.NotKnown()
 	}
+	if err := o.free(&nodes.Cluster, r.Claim); err != nil {
+		return r, fmt.Errorf("%s is not approved: %w", r.Fingerprint, err)
+	}
 	proved, err := o.prove(ctx, nodes, node, r)
 	if err != nil {
 		return r, fmt.Errorf("%s is not approved: %w", r.Fingerprint, err)
@@ -111,7 +116,7 @@ func Approve(ctx context.Context, fingerprint string, o Options) (enroll.Request
 	if err != nil {
 		return r, fmt.Errorf("bundle of the machine with the fingerprint %s: %w", r.Fingerprint, err)
 	}
-	a := enroll.Approval{Claim: r.Claim}
+	a := enroll.Approval{Claim: r.Claim, At: time.Now().UTC().Truncate(time.Second)}
 	a.Claim.Evidence = nil
 	if a.Sealed, err = enroll.Seal(data, r.Claim, proved); err != nil {
 		return r, fmt.Errorf("encrypt the bundle of %s: %w", node.Name, err)
@@ -136,6 +141,25 @@ func Deny(ctx context.Context, out, fingerprint string) (enroll.Request, error) 
 		return r, err
 	}
 	return r, control.Deny(ctx, out, r.Fingerprint)
+}
+
+// free tells whether no other machine was approved for the claim's node. The records in the output folder say so, and
+// not the server, which is on the network: they outlive it, too.
+func (o Options) free(cluster *facts.Cluster, c enroll.Claim) error {
+	if o.Replace {
+		return nil
+	}
+	kept, err := approvals.Load(o.Out)
+	for _, a := range kept {
+		if a.Claim.Node == c.Node && strings.EqualFold(a.Claim.Cluster, cluster.ID) && !a.Claim.SameMachine(c) {
+			return fmt.Errorf("%s. If both are to run, each needs a node of its own. If this one takes the place of the other, "+
+				"give --replace: then switch the other one off, which keeps what it has got", enroll.GivenTo(c.Node, a.Claim.Fingerprint(), a.At))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("it is not known whether %s has been given to another machine: %w; remove that file, or give --replace", c.Node, err)
+	}
+	return nil
 }
 
 // prove has the machine prove what it started, where that is asked for or needed.
@@ -263,6 +287,10 @@ func (o Options) ask(ctx context.Context, r enroll.Request, nonce []byte, check 
 			return ctx.Err()
 		case <-time.After(again):
 		}
+	}
+	if errors.Is(bad, attest.ErrProgram) {
+		return fmt.Errorf("its TPM does not vouch for it: %w. A machine that was started from a disk or stick cannot give this proof: "+
+			"bring its bundle on the medium (`spore flash --node %s`)", bad, r.Claim.Node)
 	}
 	if bad != nil {
 		return fmt.Errorf("its TPM does not vouch for it: %w", bad)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,7 +15,7 @@ func approval(t *testing.T, node string) enroll.Approval {
 	t.Helper()
 	key, err := enroll.NewKey()
 	require.NoError(t, err)
-	return enroll.Approval{Claim: enroll.NewClaim(enroll.Claim{Cluster: "c", Node: node, Key: key.Public()}), Sealed: []byte("sealed")}
+	return enroll.Approval{Claim: enroll.NewClaim(enroll.Claim{Cluster: "c", Node: node, Key: key.Public()}), Sealed: []byte("sealed"), At: time.Unix(1_780_000_000, 0).UTC()}
 }
 
 func TestApprovalsAreKeptOneForANode(t *testing.T) {
