@@ -156,7 +156,7 @@ func table(m *node.Machine) command.Table {
 		},
 		{
 			Name:  "enroll",
-			About: "ask the server that the machine was booted from for its bundle, until it is taken",
+			About: "ask a server for the node's bundle, until it is taken",
 			Read:  plain(m, bundle.Enroll),
 		},
 		{

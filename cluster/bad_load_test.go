@@ -13,7 +13,7 @@ var badLoad = []badInput{
 		"a key of another level",
 		[]edit{{"cluster.yaml", "name: plant\n", "name: plant\ngateway: 10.77.0.2\n"}},
 		[]string{
-			`cluster.yaml:5:1: error: unknown key "gateway"; known keys: name, id, domain, network, trialMinutes, trialSettle, updates, withdrawn, logRights, services, state, nodes`,
+			`cluster.yaml:5:1: error: unknown key "gateway"; known keys: name, id, domain, network, trialMinutes, trialSettle, updates, enroll, withdrawn, logRights, services, state, nodes`,
 		},
 	},
 	{
@@ -138,7 +138,7 @@ var badLoad = []badInput{
 		[]edit{{"cluster.yaml", "services: [kubernetes, ceph, kafka, mqtt, dns]", "services: &a [mqtt, dns]\nbomb: [*a, *a, *a, *a]\n"}},
 		[]string{
 			`cluster.yaml:15:11: error: services uses an anchor or alias; write the value out`,
-			`cluster.yaml:16:1: error: unknown key "bomb"; known keys: name, id, domain, network, trialMinutes, trialSettle, updates, withdrawn, logRights, services, state, nodes`,
+			`cluster.yaml:16:1: error: unknown key "bomb"; known keys: name, id, domain, network, trialMinutes, trialSettle, updates, enroll, withdrawn, logRights, services, state, nodes`,
 		},
 	},
 	{

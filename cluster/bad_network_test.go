@@ -88,6 +88,98 @@ var badNetwork = []badInput{
 		},
 	},
 	{
+		"a server of enrolment without a scheme",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: 10.77.0.2:8080"}},
+		[]string{
+			`cluster.yaml:7:9: error: "10.77.0.2:8080" is not where a `+"`spore serve`"+` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
+		},
+	},
+	{
+		"a server of enrolment with TLS",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: https://10.77.0.2/"}},
+		[]string{
+			`cluster.yaml:7:9: error: "https://10.77.0.2/" is not where a `+"`spore serve`"+` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
+		},
+	},
+	{
+		"a server of enrolment with a user",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: 'http://anna@10.77.0.2/'"}},
+		[]string{
+			`cluster.yaml:7:9: error: "http://anna@10.77.0.2/" is not where a `+"`spore serve`"+` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
+		},
+	},
+	{
+		"a server of enrolment with a question",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: 'http://10.77.0.2/?'"}},
+		[]string{
+			`cluster.yaml:7:9: error: "http://10.77.0.2/?" is not where a `+"`spore serve`"+` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
+		},
+	},
+	{
+		"a server of enrolment that is empty",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: ''"}},
+		[]string{
+			`cluster.yaml:7:9: error: "" is not where a `+"`spore serve`"+` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
+		},
+	},
+	{
+		"a server of enrolment with a path",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: http://10.77.0.2:8080/netboot/"}},
+		[]string{
+			`cluster.yaml:7:9: error: "http://10.77.0.2:8080/netboot/" has a path, and `+"`spore serve`"+` answers at the top alone; write http://10.77.0.2:8080/`,
+		},
+	},
+	{
+		"a server of enrolment at port 0",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: http://10.77.0.2:0/"}},
+		[]string{
+			`cluster.yaml:7:9: error: "0" is not a port; write 1 to 65535, or leave it out for 80`,
+		},
+	},
+	{
+		"a server of enrolment at no port",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: http://10.77.0.2:/"}},
+		[]string{
+			`cluster.yaml:7:9: error: "" is not a port; write 1 to 65535, or leave it out for 80`,
+		},
+	},
+	{
+		"a server of enrolment that is no name",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: http://serve_here/"}},
+		[]string{
+			`cluster.yaml:7:9: error: "serve_here" is neither an IPv4 address nor a DNS name; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/`,
+		},
+	},
+	{
+		"a server of enrolment on the machine itself",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: http://127.0.0.1:8080/"}},
+		[]string{
+			`cluster.yaml:7:9: error: the server of enroll 127.0.0.1 is not the address of one machine in a network; write one of its subnet`,
+		},
+	},
+	{
+		"a server of enrolment at an IPv6 address",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: 'http://[fd00:77::2]:8080/'"}},
+		[]string{
+			`cluster.yaml:7:9: error: fd00:77::2 is an IPv6 address, and `+"`spore serve`"+` answers at an IPv4 address alone; write that`,
+		},
+	},
+	{
+		"a server of enrolment in the pod network",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: http://10.244.0.9/"}},
+		[]string{
+			`cluster.yaml:7:9: error: the server of enroll 10.244.0.9 lies inside 10.244.0.0/16, which Kubernetes gives to pods and services; choose another network for one of them`,
+		},
+	},
+	{
+		"a server of enrolment that is a node",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: http://10.77.0.15/"}},
+		[]string{
+			`cluster.yaml:37:11: error: the address 10.77.0.15 is that of the server of enroll; give the node its own address`,
+			`nodes/storage-01.yaml:9:17: error: the address 10.77.0.15 is that of the server of enroll; give the node its own address`,
+		},
+	},
+	{
 		"updates from nowhere",
 		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nupdates:\n  from: []"}},
 		[]string{

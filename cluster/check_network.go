@@ -20,6 +20,7 @@ func (k *checker) checkNetwork() {
 	k.checkGateways()
 	k.checkNameservers()
 	k.checkTimeServers()
+	k.checkEnroll()
 	k.checkEndpoint()
 }
 

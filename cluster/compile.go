@@ -75,6 +75,9 @@ func Facts(c *Config) (facts.Cluster, []facts.Node) {
 		Services: c.Services, Roles: c.listed().Facts(), Nodes: len(c.Cluster.Nodes), Members: map[string][]string{}, SigningKeys: c.Public.SigningKeys, TrialMinutes: c.Cluster.TrialMinutes,
 		TrialSettle: c.Cluster.TrialSettle, Updates: c.Cluster.Updates, LogRights: c.Cluster.LogRights,
 	}
+	if e := c.Cluster.Enroll; e != "" {
+		shared.Enroll = strings.TrimSuffix(e, "/") + "/"
+	}
 	files := map[string]spec.NodeFile{}
 	for _, f := range c.NodeFiles {
 		files[f.Node] = f

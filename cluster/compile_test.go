@@ -84,6 +84,22 @@ func TestCompileOfTheExampleCluster(t *testing.T) {
 	}
 }
 
+func TestWhereMachinesAskForTheirBundlesEndsInASlash(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "http://10.77.0.2": "http://10.77.0.2/", "http://10.77.0.2/": "http://10.77.0.2/",
+		"http://10.77.0.2:8080/": "http://10.77.0.2:8080/", "http://serve.plant.example:8080": "http://serve.plant.example:8080/",
+	} {
+		files := goodFolder(t)
+		if text != "" {
+			apply(t, files, []edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: " + text}})
+		}
+		c, report := Check(files, Options{})
+		require.Empty(t, strings.TrimSpace(serious(report)), text)
+		shared, _ := Facts(c)
+		require.Equal(t, want, shared.Enroll)
+	}
+}
+
 func TestCompileIsDeterministic(t *testing.T) {
 	require.Equal(t, compiled(t, "testdata/six-nodes"), compiled(t, "testdata/six-nodes"))
 }

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"spore/agent/paths"
 	"spore/agent/quote"
 	"spore/agent/wait"
+	"spore/cluster/facts"
 	"spore/pki/attest"
 	"spore/pki/enroll"
 	"spore/storage/atomicfile"
@@ -25,36 +27,71 @@ import (
 // enrollName is the name that the machine's key is sealed under.
 const enrollName = "spore.enroll"
 
-// Enroll asks the server that the machine was booted from for its bundle, where none came with it, until it is taken. A
-// machine that does not match any node asks, too: so the operator sees it.
+// asked is a server that gives out bundles.
+type asked struct {
+	// base is its folder, and words say which server it is.
+	base, words string
+}
+
+// whoIsAsked is the server that a machine without a bundle asks: the one that it was booted from, and where it was
+// started from a disk the one of cluster.yaml. It is zero where there is neither.
+func whoIsAsked(m *node.Machine, c *facts.Cluster) asked {
+	switch {
+	case len(c.SigningKeys) == 0:
+		return asked{} // Nothing could be verified; `spore-agent bundle` has said so.
+	case m.Boot.NetworkURL != "":
+		return asked{m.Boot.NetworkURL, "the server that it was booted from"}
+	case c.Enroll != "":
+		return asked{c.Enroll, "the server of enroll in cluster.yaml"}
+	}
+	return asked{}
+}
+
+// enrols tells whether a machine that was started from a disk is to ask for its bundle: none counts, and none waits for
+// its passphrase.
+func (t *taker) enrols(out delivery.Outcome) bool {
+	return t.m.Boot.NetworkURL == "" && out.Bundle == nil && out.Ask == nil && whoIsAsked(t.m, t.cluster) != asked{}
+}
+
+// Enroll asks a server for the machine's bundle, where none came with it, until it is taken. A machine that was booted
+// from the network and does not match any node asks, too: so the operator sees it. One that was started from a disk
+// asks once it is a node.
 func Enroll(ctx context.Context, m *node.Machine) error {
 	m.ReadBoot()
-	if m.Boot.NetworkURL == "" {
-		return nil // It was booted from a disk, where bundles come from.
-	}
 	c, err := m.Part.Cluster()
-	if err != nil || len(c.SigningKeys) == 0 {
-		return err // Nothing could be verified; `spore-agent bundle` has said so.
+	if err != nil {
+		return err
+	}
+	server := whoIsAsked(m, c)
+	if server == (asked{}) {
+		return nil
 	}
 	t, err := newTaker(m)
 	if err != nil {
 		return err
 	}
+	var info Info
 	if t != nil {
-		var info Info
 		if err := atomicfile.ReadJSON(m.Root.At(paths.BundleInfo), &info); err == nil && info.Serial > 0 {
 			return nil
 		}
 	}
-	err = enrollAs(ctx, m, t, c.ID)
+	if m.Boot.NetworkURL == "" {
+		if _, err := os.Lstat(m.Root.At(paths.BundleEnroll)); err != nil || t == nil {
+			return nil
+		}
+		t.in.Medium = nil // This unit mounts nothing, and what came on the medium was refused.
+	}
+	err = enrollAs(ctx, m, t, server, c.ID, info.Delivery)
 	if ctx.Err() != nil {
 		return nil // It is told to stop.
 	}
 	return err
 }
 
-// enrollAs asks for the taker's node; a nil taker is a machine that does not match any node.
-func enrollAs(ctx context.Context, m *node.Machine, t *taker, cluster string) error {
+// enrollAs asks for the taker's node; a nil taker is a machine that does not match any node. refused says why what came
+// with the machine does not count.
+func enrollAs(ctx context.Context, m *node.Machine, t *taker, server asked, cluster, refused string) error {
 	id, err := m.Identity()
 	if err != nil {
 		return err
@@ -67,12 +104,12 @@ func enrollAs(ctx context.Context, m *node.Machine, t *taker, cluster string) er
 	if t != nil {
 		claim.Node = t.node.Name
 	}
-	client := enroll.Client{Base: m.Boot.NetworkURL}
+	client := enroll.Client{Base: server.base}
 	prove := openProver(ctx, m)
 	defer prove.close()
 	claim.TPM = prove.keys
 	return enrolment.Run(ctx, enrolment.Input{
-		Claim: claim, Base: m.Boot.NetworkURL, Server: "the server that it was booted from", Why: "no bundle came with the machine", Sleep: wait.Sleep,
+		Claim: claim, Base: server.base, Server: server.words, Why: cmp.Or(refused, "no bundle came with the machine"), Sleep: wait.Sleep,
 		Ask: enrolment.WithProof(client.Ask, claim, prove.quote(), m.Say),
 		Take: func(ctx context.Context, sealed []byte) error {
 			if t == nil {
@@ -85,7 +122,7 @@ func enrollAs(ctx context.Context, m *node.Machine, t *taker, cluster string) er
 			if t == nil {
 				return nil // What it is told to do is in the status line already.
 			}
-			return t.show(problem, claim.Fingerprint())
+			return t.show(problem, refused, claim.Fingerprint())
 		},
 	})
 }
@@ -198,9 +235,10 @@ func (t *taker) takeSealed(ctx context.Context, key enroll.Key, activate enroll.
 	return nil
 }
 
-// show puts what is waited for into what the status line says of the bundle.
-func (t *taker) show(problem, fingerprint string) error {
-	info := Info{Info: delivery.Info{Problem: problem, Fingerprint: fingerprint}}
+// show puts what is waited for into what the status line says of the bundle. What was refused is there again when this
+// process is started anew.
+func (t *taker) show(problem, refused, fingerprint string) error {
+	info := Info{Info: delivery.Info{Problem: problem, Fingerprint: fingerprint}, Delivery: refused}
 	return atomicfile.WriteJSON(t.m.Root.At(paths.BundleInfo), info)
 }
 

@@ -186,15 +186,25 @@ func (t *taker) take(ctx context.Context) (delivery.Outcome, error) {
 	if t.renews {
 		return out, atomicfile.WriteJSON(t.m.Root.At(paths.BundleInfo), info)
 	}
-	if out.Ask != nil {
-		_, err = atomicfile.Write(t.m.Root.At(paths.BundleAsk), nil, 0o600)
-	} else if err = os.Remove(t.m.Root.At(paths.BundleAsk)); errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	if err := t.mark(paths.BundleAsk, out.Ask != nil); err != nil {
+		return out, err
 	}
-	if err != nil {
+	if err := t.mark(paths.BundleEnroll, t.enrols(out)); err != nil {
 		return out, err
 	}
 	return out, atomicfile.WriteJSON(t.m.Root.At(paths.BundleInfo), info)
+}
+
+// mark makes a file that a unit's condition looks for, or removes it.
+func (t *taker) mark(name string, there bool) error {
+	if there {
+		_, err := atomicfile.Write(t.m.Root.At(name), nil, 0o600)
+		return err
+	}
+	if err := os.Remove(t.m.Root.At(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // renewed is what there is to say of a bundle that is looked at again: what was said of its delivery at the boot stays,

@@ -100,6 +100,13 @@ func (m Machine) look() (*call.View, error) {
 	if id.Known() {
 		return v, nil
 	}
+	c, err := m.Part.Cluster()
+	if err != nil {
+		return nil, err
+	}
+	if len(c.SigningKeys) > 0 { // Without them no bundle is taken.
+		v.Enroll = c.Enroll
+	}
 	v.Nodes, err = m.nodes(id)
 	return v, err
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"spore/agent/nodetest"
 	"spore/agent/paths"
 	"spore/agent/state"
+	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/storage/atomicfile"
 	"spore/storage/fat"
@@ -173,6 +175,22 @@ func TestNodesThatNothingSpeaksAgainstAreListedFirst(t *testing.T) {
 	require.Equal(t, []string{"dns-server", "mqtt-broker"}, v.Nodes[0].Roles)
 	nodetest.Put(t, m.Machine, bootinfo.Delivered, "age")
 	require.True(t, ask(t, m, call.Call{Do: call.Look}).View.Bundle)
+}
+
+func TestThePersonIsToldWhoIsAskedForTheBundle(t *testing.T) {
+	m, _ := machine(t, esp(t, nil))
+	is(t, m.Machine, unmatched())
+	require.Empty(t, ask(t, m, call.Call{Do: call.Look}).View.Enroll)
+	enroll := func() {
+		c, err := m.Part.Cluster()
+		require.NoError(t, err)
+		c.Enroll = "http://10.77.0.2:8080/"
+		require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.Part.Dir, facts.ClusterFile), c))
+	}
+	enroll()
+	require.Empty(t, ask(t, m, call.Call{Do: call.Look}).View.Enroll, "an image without keys takes no bundle")
+	nodetest.WithKeys(t, m.Machine)
+	require.Equal(t, "http://10.77.0.2:8080/", ask(t, m, call.Call{Do: call.Look}).View.Enroll)
 }
 
 func TestAChoiceIsKeptAsFlashWritesIt(t *testing.T) {

@@ -76,6 +76,8 @@ const (
 	BundleOpened = Bundle + "/opened"
 	// BundleAsk exists while a bundle waits for its passphrase.
 	BundleAsk = Bundle + "/ask"
+	// BundleEnroll exists while a machine that was started from a disk has no bundle and a server to ask for one.
+	BundleEnroll = Bundle + "/enroll"
 	// ESP is where the EFI system partition of the boot medium is mounted for a moment, by one unit for itself.
 	ESP = "/run/spore/bundle/esp"
 	// Waiting holds a file for each service whose start waits for other nodes, and in it for which.

@@ -47,6 +47,9 @@ type Cluster struct {
 	TrialSettle int `json:"trialSettle,omitempty"`
 	// Updates is that of cluster.yaml; nil has the node take nothing by itself.
 	Updates *spec.Updates `json:"updates,omitempty"`
+	// Enroll is that of cluster.yaml: the folder of a server that a machine without a bundle asks, with a slash at its end;
+	// empty has machines that were started from a disk ask nobody.
+	Enroll string `json:"enroll,omitempty"`
 	// Withdrawn holds the serial numbers of the certificates that the nodes' API refuses, sorted.
 	Withdrawn []string `json:"withdrawn,omitempty"`
 	// LogRights is that of cluster.yaml; nil has operators and admins read all logs.

@@ -25,6 +25,10 @@ type Cluster struct {
 	TrialSettle int `yaml:"trialSettle,omitempty" json:"trialSettle,omitempty"`
 	// Updates has nodes look for updates by themselves; without it they take what is pushed to them alone.
 	Updates *Updates `yaml:"updates,omitempty" json:"updates,omitempty"`
+	// Enroll is where the operator's `spore serve` answers, such as http://10.77.0.2:8080/. A machine that was started from a
+	// disk or stick and has no bundle of secrets asks there, and `spore approve` gives it one. Without it, such a machine
+	// asks nobody. A machine that was booted from the network asks the server that it was booted from.
+	Enroll string `yaml:"enroll,omitempty" json:"enroll,omitempty"`
 	// Withdrawn lists the certificates of people and nodes that the nodes' API refuses, though they have not ended.
 	Withdrawn []Withdrawn `yaml:"withdrawn,omitempty" json:"withdrawn,omitempty"`
 	// LogRights says who may read those logs that not everybody may; without it, operators and admins may.

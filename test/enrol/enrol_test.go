@@ -113,7 +113,7 @@ func (s *site) serve() {
 
 func (s *site) approve(fingerprint, ek string) error {
 	_, err := approval.Approve(s.t.Context(), fingerprint, approval.Options{
-		Out: s.out, Netboot: "netboot", TPM: ek, Patience: 8 * time.Second, Say: s.t.Logf,
+		Out: s.out, Netboot: "netboot", TPM: ek, Replace: true, Patience: 8 * time.Second, Say: s.t.Logf, // Each test of a site is another machine.
 		Bundle: func(_ *roster.Nodes, node string) ([]byte, error) {
 			shared, nodes := cluster.Facts(s.config)
 			for i := range nodes {

@@ -45,6 +45,8 @@ type View struct {
 	Stays  string `json:"stays,omitempty"`
 	// Bundle says that the medium has a bundle of secrets. Nobody has looked for which node.
 	Bundle bool `json:"bundle,omitempty"`
+	// Enroll is the server that a node without a bundle asks for one; empty where it asks nobody.
+	Enroll string `json:"enroll,omitempty"`
 	// Nodes are those of the cluster: first those that nothing speaks against, among them first those that something
 	// speaks for, in the order of their names.
 	Nodes []Node `json:"nodes,omitempty"`

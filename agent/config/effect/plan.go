@@ -59,6 +59,7 @@ const timesyncd = "systemd-timesyncd.service"
 var table = []row{
 	{path: "trialMinutes"},
 	{path: "trialSettle"},
+	{path: "enroll"}, // A node that takes a configuration has its bundle.
 	{path: "updates."},
 	{path: "withdrawn"},
 	{path: "logRights."},

@@ -109,6 +109,7 @@ func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 			changes: []string{"updates.every", "updates.from"},
 		},
 		"how long the next trial lasts": {change: func(in *Input) { in.Cluster.TrialSettle = 3 }, changes: []string{"trialSettle"}},
+		"where machines without a bundle ask": {change: func(in *Input) { in.Cluster.Enroll = "http://10.77.0.2/" }, changes: []string{"enroll"}},
 		"another master": {
 			base: master, change: func(in *Input) { in.Cluster.Members["control-plane"] = []string{"a", "b"} },
 			changes: []string{"members.control-plane"}, reboot: []string{"members.control-plane: masters form a quorum"},

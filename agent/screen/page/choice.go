@@ -145,7 +145,11 @@ func (m *Model) confirm(d *document) {
 	}
 	d.few("then", "the choice is kept on the medium that this machine was started from, and the machine restarts as "+n.Name, Plain)
 	secrets := "the medium has no bundle: a role that needs secrets waits, and the first page then says for what"
-	if m.Choice.Bundle {
+	switch {
+	case m.Choice.Enroll != "" && !m.Choice.Bundle:
+		secrets = "the medium has no bundle: after the restart, this machine asks for one at " + m.Choice.Enroll + ", and its first " +
+			"page has the fingerprint that the operator compares and approves"
+	case m.Choice.Bundle:
 		secrets = "the bundle on the medium counts if it is signed for " + n.Name + "; its passphrase, if it has one, is asked " +
 			"for after the restart"
 	}

@@ -30,6 +30,7 @@ func TestPagesOfTheChoice(t *testing.T) {
 		"found":   func(m *Model) { m.Choosing.Filter = "EDGE" },
 		"asked":   func(m *Model) { m.Choice, m.Asked = nil, true },
 		"confirm": func(m *Model) { m.Choosing.Node, m.Choosing.Typed = "edge-01", "edge" },
+		"asks":    func(m *Model) { m.Choosing.Node, m.Choice.Enroll = "edge-01", "http://10.77.0.2:8080/" },
 		"careful": func(m *Model) {
 			m.Choosing.Node, m.Choosing.Typed, m.Choosing.Said = "edge-02", "edge-01", "that is not the name edge-02"
 			m.Choice.Bundle, m.Status.Firmware = true, &Firmware{SecureBoot: true}

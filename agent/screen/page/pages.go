@@ -293,7 +293,10 @@ func (m *Model) secrets(d *document) {
 			"host": "the key of this machine"}[b.Sealed], "nothing: it is asked for again at each start"))
 		d.some("problem", b.Problem)
 		d.some("forgets", b.Forgets)
-		d.some("fingerprint", b.Fingerprint)
+		if b.Fingerprint != "" {
+			d.some("fingerprint", b.Fingerprint)
+			d.some("approve", approveText(b))
+		}
 	}
 	if s != nil && s.State != nil && s.State.Encryption != nil {
 		e := s.State.Encryption

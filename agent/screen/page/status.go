@@ -129,7 +129,8 @@ func problems(d *document, s *Status) {
 	if b := s.Bundle; b != nil {
 		d.few("secrets", b.Problem, Bold)
 		if b.Fingerprint != "" {
-			d.few("approve", "the operator compares this and runs spore approve: "+b.Fingerprint, Bold)
+			d.few("fingerprint", b.Fingerprint, Bold)
+			d.few("approve", approveText(b), Bold)
 		}
 	}
 	if s.State != nil {
@@ -158,6 +159,11 @@ func problems(d *document, s *Status) {
 	if c := s.Configuration; c != nil {
 		d.few("update", c.Problem, Bold)
 	}
+}
+
+// approveText is what becomes of a fingerprint.
+func approveText(b *Bundle) string {
+	return "the operator compares it with that of spore serve, and runs: spore approve OUT " + b.Fingerprint
 }
 
 // unmatched is the first page of a machine that does not match any node, or two.
