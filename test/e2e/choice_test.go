@@ -133,12 +133,14 @@ func newOffice(t *testing.T) *office {
 	require.NoError(t, err)
 	require.NoError(t, free.Close())
 	o := &office{out: t.TempDir(), base: "http://127.0.0.1:" + port + "/", seen: "http://10.77.0.2:" + port + "/"}
-	// The server is nobody, where root starts it, and reads the nodes alone.
+	// The server is nobody, where root starts it. It reads the nodes alone, and looks whether it could read more.
 	require.NoError(t, os.Chmod(filepath.Dir(o.out), 0o755))
 	require.NoError(t, os.MkdirAll(filepath.Join(o.out, "netboot"), 0o755))
-	nodes, err := os.ReadFile(filepath.Join(filepath.Dir(suite.image), "netboot", "cluster.squashfs"))
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(o.out, "netboot", "cluster.squashfs"), nodes, 0o644))
+	for _, name := range []string{"netboot/cluster.squashfs", "netboot/cmdline"} {
+		data, err := os.ReadFile(filepath.Join(filepath.Dir(suite.image), name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(o.out, name), data, 0o644))
+	}
 
 	cmd := exec.Command(flashTool(t), "serve", o.out, "--interface", "127.0.0.1", "--dhcp", "off", "--tftp-port", "off", "--http-port", port)
 	var said lockedBuffer
