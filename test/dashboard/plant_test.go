@@ -43,6 +43,8 @@ type plant struct {
 	answers map[string]answer
 	alerts  []machine.Alert
 	problem error
+	// faults are those of services, by the verb, or by "logs" and "metrics".
+	faults map[string]fault
 	// wishes are the silences that were made.
 	wishes []dashboard.Wish
 
@@ -57,6 +59,38 @@ type answer struct {
 	health nodeapi.Health
 	err    error
 	silent bool
+	// ahead is by how much its clock is.
+	ahead time.Duration
+}
+
+// fault is what is wrong with a service: what it answers instead, if it does, and how long it takes.
+type fault struct {
+	answer []string
+	err    error
+	takes  time.Duration
+}
+
+// breaks has a service do what it does when it is not well.
+func (p *plant) breaks(service string, f fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.faults == nil {
+		p.faults = map[string]fault{}
+	}
+	p.faults[service] = f
+}
+
+// broken is what a service does that is not well; it takes its time.
+func (p *plant) broken(ctx context.Context, service string) (fault, bool) {
+	p.mu.Lock()
+	f, found := p.faults[service]
+	p.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return fault{err: errors.New("no answer in time")}, true
+	case <-time.After(f.takes):
+	}
+	return f, found
 }
 
 // newPlant has nodes of which nothing is wrong.
@@ -154,7 +188,7 @@ func (p *plant) ask(ctx context.Context, name string) (nodeapi.Status, nodeapi.H
 		<-ctx.Done()
 		return nodeapi.Status{}, nodeapi.Health{}, errors.New("no answer in time")
 	}
-	a.health.Time = time.Now()
+	a.health.Time = time.Now().Add(a.ahead)
 	return a.status, a.health, a.err
 }
 

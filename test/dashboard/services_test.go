@@ -3,6 +3,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,7 +85,7 @@ var verbs = map[string][]string{
 // ran is what the nodes have of the file that differs.
 const ran = "name: plant\nnetwork:\n  gateways: [10.77.0.1]\nservices: [mqtt, kafka]\n"
 
-func (p *plant) verb(_ context.Context, role, verb string, o nodeapi.Order) (dashboard.Reply, error) {
+func (p *plant) verb(ctx context.Context, role, verb string, o nodeapi.Order) (dashboard.Reply, error) {
 	v, found := nodeapi.FindVerb(verb)
 	if !found || v.Kind != nodeapi.Looks {
 		return dashboard.Reply{}, fmt.Errorf("internal error: %s is no verb that looks", verb)
@@ -93,6 +94,19 @@ func (p *plant) verb(_ context.Context, role, verb string, o nodeapi.Order) (das
 		return dashboard.Reply{}, err
 	}
 	r := dashboard.Reply{Node: "edge-01"}
+	p.mu.Lock()
+	gone := p.answers[r.Node].err
+	p.mu.Unlock()
+	broken, _ := p.broken(ctx, verb)
+	if err := cmp.Or(gone, broken.err); err != nil {
+		return dashboard.Reply{}, fmt.Errorf("%s: %w", r.Node, err)
+	}
+	if broken.answer != nil {
+		for _, part := range broken.answer {
+			r.Results = append(r.Results, json.RawMessage(part))
+		}
+		return r, nil
+	}
 	switch {
 	case verb == "metrics-query":
 		all, node, err := series(o)
@@ -143,7 +157,12 @@ func (p *plant) asks(a *dashboard.Asker) {
 	a.On = func(ctx context.Context, node, verb string, o nodeapi.Order) (dashboard.Reply, error) {
 		return p.verb(ctx, "", verb, o)
 	}
-	a.Query = func(_ context.Context, o nodeapi.Order) ([]machine.Series, string, error) { return series(o) }
+	a.Query = func(ctx context.Context, o nodeapi.Order) ([]machine.Series, string, error) {
+		if broken, found := p.broken(ctx, "metrics"); found {
+			return nil, "", broken.err
+		}
+		return series(o)
+	}
 	a.Files = func() (map[string][]byte, error) {
 		return map[string][]byte{"cluster.yaml": []byte(strings.ReplaceAll(ran, "kafka", "dns")), "services/dns.yaml": []byte("forwarders: [10.77.0.1]\n")}, nil
 	}
@@ -181,7 +200,10 @@ coredns_dns_responses_total{program="coredns",server="dns://:53",zone=".",rcode=
 			},
 		}, nil
 	}
-	a.Logs = func(_ context.Context, q logs.Question) (logs.Found, error) {
+	a.Logs = func(ctx context.Context, q logs.Question) (logs.Found, error) {
+		if broken, found := p.broken(ctx, "logs"); found {
+			return logs.Found{}, broken.err
+		}
 		f := logs.Found{Store: "edge-03", HasStore: true, Since: now.Add(-time.Hour), Until: now, Said: []string{"edge-03: the store has nothing of edge-04 since 02:10"}}
 		for i := range 400 {
 			l := logs.Line{Time: now.Add(time.Duration(i-400) * 9 * time.Second), Node: "edge-01", Unit: "mosquitto.service", Identifier: "mosquitto", Priority: 6,
