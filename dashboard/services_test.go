@@ -128,7 +128,7 @@ func TestKafkaIsShownWithTheWorstOnTopAndWithoutWhatFails(t *testing.T) {
 	s.answers["kafka-topics"] = `[{"name":"a","partitions":[{"leader":1,"replicas":[1],"inSync":[1]}]},{"name":"b","partitions":[{"leader":-1,"replicas":[1,2],"inSync":[1]}]}]`
 	s.answers["kafka-quorum"] = `{"leader":"k-1","voters":[{"name":"k-1","silent":0},{"name":"k-2","silent":500},{"name":"k-3","silent":1,"behind":4}],"brokers":[{"name":"k-1","up":true},{"name":` + asJSON(t, hostile) + `}]}`
 	text := s.show(t, kafkaPath)
-	require.Contains(t, text, "2 topics, 2 partitions; 1 have copies that are behind, 1 have no leader.")
+	require.Contains(t, text, "2 topics, 2 partitions; 1 with copies that are behind, 1 without a leader.")
 	require.Less(t, strings.Index(text, "critical: b"), strings.Index(text, "ok: a"))
 	require.Contains(t, text, "2 of 3 serve; k-1 leads; none may be lost.")
 	require.Contains(t, text, "k-2 ✕ critical: was heard 500 s ago by the one that leads")

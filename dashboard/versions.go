@@ -37,6 +37,9 @@ func (s *Server) versionsPage(a asked, p *page) bool {
 	for _, n := range a.view.Nodes {
 		t := tileOf(*n, a.now)
 		row := versionRow{Node: n.Name, Path: nodesPath + n.Name, Age: t.Age, Known: t.Known, Stale: t.Stale, Version: t.Version}
+		if !row.Known {
+			row.Level = t.Level
+		}
 		if row.Known && row.Version == "" {
 			row.Version = "it does not say"
 		}

@@ -312,6 +312,7 @@ func (s *Server) nodePage(a asked, p *page) bool {
 		return false
 	}
 	p.Node, p.Troubles, p.Status, p.NodeConditions = tileOf(n, a.now), n.Troubles(s.Dir), n.Status, n.Health.Conditions
+	slices.SortStableFunc(p.Troubles, func(a, b Trouble) int { return cmp.Compare(b.Level, a.Level) })
 	p.Units, p.Programs, p.Steps = units(n.Status), programs(n.Status), steps(n.Status)
 	p.Journal = journalPath + "?node=" + url.QueryEscape(n.Name)
 	p.Title = n.Name + " – " + p.Title
