@@ -61,6 +61,7 @@ func TestOneKafkaNode(t *testing.T) {
 		require.Equal(t, 3, f.NumRecords())
 		require.NoError(t, c.CommitUncommittedOffsets(ctx))
 	})
+	t.Run("the page has what a client is told", func(t *testing.T) { l.onPage(t, n) })
 	t.Run("and nothing else", func(t *testing.T) {
 		require.ErrorIs(t, l.produce(l.as("sensor", kgo.UnknownTopicRetries(0)), "secret", "x"), kerr.TopicAuthorizationFailed)
 		require.ErrorIs(t, l.produce(l.as("historian"), "measurements.hall", "x"), kerr.ClusterAuthorizationFailed, "not even a producer's id")

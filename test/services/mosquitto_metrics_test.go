@@ -82,4 +82,5 @@ func TestMetricsOfABroker(t *testing.T) {
 	require.Empty(t, operator.Messages("sensors/forged"), "the collector may write nothing")
 	require.Empty(t, user.Messages("sensors/last"), "it may read nothing of clients")
 	require.NotEmpty(t, user.Messages("$SYS/broker/uptime"))
+	t.Run("the page has what a client is told", func(t *testing.T) { brokerOnPage(t, root, user) })
 }
