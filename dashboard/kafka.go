@@ -146,7 +146,7 @@ func kafkaQuorum(ctx context.Context, w *inquiry) (kafkastatus.Quorum, error) {
 
 // controllersOf are the controllers as members of their quorum.
 func controllersOf(q kafkastatus.Quorum) *members {
-	m := &members{Service: "Kafka's controllers", Leader: q.Leader}
+	m := &members{Service: ofControllers, Leader: q.Leader}
 	for _, v := range q.Voters {
 		row := member{Name: v.Name, State: "follows", Votes: true}
 		switch {

@@ -13,8 +13,13 @@ import (
 
 const (
 	quorumsPath = "/quorums"
-	master      = "control-plane"
+	// The quorums, by what they are called.
+	ofEtcd, ofControllers, ofMonitors = "etcd", "Kafka's controllers", "Ceph's monitors"
+	master                            = "control-plane"
 )
+
+// quorums is the page of them.
+type quorums []*members
 
 // members is a quorum.
 type members struct {
@@ -82,21 +87,21 @@ func askQuorums(ctx context.Context, w *inquiry, _ any) (any, error) {
 		role, name string
 		ask        func() (*members, error)
 	}{
-		{master, "etcd", func() (*members, error) {
+		{master, ofEtcd, func() (*members, error) {
 			r, err := w.verb(ctx, master, "etcd-members", none)
 			if err != nil {
 				return nil, err
 			}
 			return etcdOf(r.Results)
 		}},
-		{broker, "Kafka's controllers", func() (*members, error) {
+		{broker, ofControllers, func() (*members, error) {
 			q, err := kafkaQuorum(ctx, w)
 			if err != nil {
 				return nil, err
 			}
 			return controllersOf(q), nil
 		}},
-		{monitor, "Ceph's monitors", func() (*members, error) {
+		{monitor, ofMonitors, func() (*members, error) {
 			r, err := w.verb(ctx, monitor, "ceph-status", none)
 			if err != nil {
 				return nil, err
@@ -112,7 +117,7 @@ func askQuorums(ctx context.Context, w *inquiry, _ any) (any, error) {
 			asks, names = append(asks, q.ask), append(names, q.name)
 		}
 	}
-	out := make([]*members, len(asks))
+	out := make(quorums, len(asks))
 	var all sync.WaitGroup
 	for i, ask := range asks {
 		all.Go(func() {
@@ -129,7 +134,7 @@ func askQuorums(ctx context.Context, w *inquiry, _ any) (any, error) {
 
 // etcdOf reads the answer to etcd-members.
 func etcdOf(results []json.RawMessage) (*members, error) {
-	m := &members{Service: "etcd"}
+	m := &members{Service: ofEtcd}
 	for _, part := range results {
 		var list []struct {
 			Name, ID, Problem        string
@@ -161,7 +166,7 @@ func monitorsOf(a cephstatus.Answer) (*members, error) {
 	if a.Monitors == nil {
 		return nil, fmt.Errorf("%d monitors are in the quorum; the node's release does not tell which there are", len(a.Status.QuorumNames))
 	}
-	m := &members{Service: "Ceph's monitors", Leader: a.Monitors.Leader}
+	m := &members{Service: ofMonitors, Leader: a.Monitors.Leader}
 	for _, name := range a.Monitors.All {
 		row := member{Name: name, State: "is not in the quorum", Votes: true}
 		if slices.Contains(a.Monitors.Quorum, name) {

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -14,7 +15,19 @@ import (
 func TestWhatIsToBeDoneAreCommands(t *testing.T) {
 	all := dashboard.Remedies("configs", "edge-01")
 	require.Greater(t, len(all), 15)
+	all = append(all, dashboard.Advice("configs", "edge-01")...)
+	require.Greater(t, len(all), 60)
 	for _, text := range all {
+		if text == "start the brokers that have their copies" {
+			continue
+		}
+		if page, found := strings.CutPrefix(text, "read docs/"); found {
+			page, heading, _ := strings.Cut(page, "#")
+			data, err := os.ReadFile("../../docs/" + page)
+			require.NoError(t, err, text)
+			require.Contains(t, strings.ReplaceAll(strings.ToLower(string(data)), " ", "-"), "\n##-"+heading+"\n", text)
+			continue
+		}
 		cmd, args, err := root.Command().Find(strings.Fields(text)[1:])
 		require.NoError(t, err, text)
 		require.NotEqual(t, "spore", cmd.Name(), text)

@@ -126,7 +126,7 @@ func word(text string) string {
 
 func (s *Server) functions() template.FuncMap {
 	return template.FuncMap{
-		"shown": shown, "level": levelOf,
+		"shown": shown, "level": levelOf, "fine": func() Level { return Fine },
 		"join": func(words []string) string {
 			if len(words) == 0 {
 				return "–"

@@ -184,6 +184,8 @@ type service struct {
 	// Gone are nodes that have said it, and say nothing any more. Took is how long the answer took, where that was long.
 	Gone []string
 	Took string
+	// Wrong is what is wrong with the service.
+	Wrong []Trouble
 }
 
 // servicePage fills the page of a service.
@@ -195,6 +197,7 @@ func servicePage(path string) func(*Server, asked, *page) bool {
 			out.Problem = t.Problem.Error()
 		}
 		if t.Value != nil {
+			out.Wrong = advised(t.Value, s.help(a.view))
 			out.Gone, out.Age = a.view.gone(t, a.now), "moments ago"
 			if out.Stale = a.now.After(t.late()) || t.Problem != nil || len(out.Gone) > 0; out.Stale {
 				out.Age = ago(a.now.Sub(t.Asked))

@@ -103,3 +103,36 @@ func TestAServiceIsAskedAgainAtOnceWhenItsNodeIsGone(t *testing.T) {
 	s.round()
 	require.Empty(t, l.hurry, "it is no news")
 }
+
+// Who opens the page of a service reads what is wrong, where, and what to do, before the tables.
+func TestAPageOfAServiceSaysWhatIsWrongAndWhatToDo(t *testing.T) {
+	s := newServing(t, master, broker, monitor, mqttBroker)
+	s.plant.nodes[0].Name = "edge-01"
+	s.answer("kubernetes-status", `{"nodes":[{"name":"edge-01","ready":"False","why":"KubeletNotReady"},{"name":"x;reboot","ready":"True","pressure":["DiskPressure"]}],
+"pods":[{"namespace":"n","name":"p; reboot","phase":"Pending","why":"Unschedulable"}]}`)
+	s.answers["kubernetes-status"] = strings.ReplaceAll(s.answers["kubernetes-status"], "\n", "")
+	s.answer("kafka-quorum", `{"leader":"edge-01","voters":[{"name":"edge-01"}],"brokers":[{"name":"edge-01","up":true},{"name":"k-2"}]}`)
+	s.answer("kafka-topics", `[{"name":"a","partitions":[{"leader":-1,"replicas":[1],"inSync":[]}]}]`)
+	s.answer("ceph-status", `{"status":{"health":{"status":"HEALTH_WARN","checks":{"POOL_FULL":{"severity":"HEALTH_WARN","summary":{"message":"full"}}}}},"monitors":{"all":["edge-01","b","c"],"quorum":["edge-01"],"leader":""},
+"osds":{"nodes":[{"name":"edge-01","type":"host"},{"name":"osd.3","type":"osd","status":"down","reweight":1}]}}`)
+	s.answers["ceph-status"] = strings.ReplaceAll(s.answers["ceph-status"], "\n", "")
+	for path, want := range map[string][]string{
+		kubernetesPath: {"3 things are wrong", "critical: edge-01 not ready KubeletNotReady spore health configs --all --node edge-01 spore logs configs edge-01 kubelet",
+			"cluster pods n/p; reboot is not well: Unschedulable spore logs configs --since 1h --pod 'n/p; reboot'", "pressed x;reboot: DiskPressure"},
+		kafkaPath: {"it is not known how it is now: kafka-lag fails spore kafka lag configs", "k-2: the broker is down",
+			"1 partition without a leader, which nobody reads or writes; the first topic is a start the brokers"},
+		cephPath: {"cluster POOL_FULL full spore ceph status configs", "edge-01 osd.3 down, in, 0 % full spore disks configs --node edge-01"},
+		quorumsPath: {"critical: cluster Ceph's monitors 1 of 3 serve; nobody leads; a majority is 2, so nothing is written spore ceph status configs read docs/repair.md#a-monitor-is-lost",
+			"cluster etcd it is not known how it is now: etcd-members fails"},
+		messagingPath: {"1 thing is wrong", "edge-01 MQTT mosquitto does not answer the node's collector"},
+	} {
+		text := strings.NewReplacer("✕ ", "", "! ", "").Replace(strings.Join(strings.Fields(s.show(t, path)), " "))
+		for _, w := range want {
+			require.Contains(t, text, w)
+		}
+		require.NotContains(t, text, "Nothing is wrong")
+		require.NotContains(t, text, "--node x;reboot")
+	}
+	s.answer("kubernetes-status", `{"nodes":[{"name":"edge-01","ready":"True"}]}`)
+	require.Contains(t, s.show(t, kubernetesPath), "Nothing is wrong.")
+}
