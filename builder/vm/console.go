@@ -1,14 +1,16 @@
 package vm
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
 	"strings"
 	"sync"
 	"time"
+
+	"spore/builder/vm/ecma48"
 )
 
 const (
@@ -25,6 +27,8 @@ type Line struct {
 	Text string
 	// Wall is the time since QEMU was started, CPU what QEMU had used by then.
 	Wall, CPU time.Duration
+	// drawn is text of a page, which makes no sense as a line.
+	drawn bool
 }
 
 // Console collects the lines of a serial console.
@@ -32,6 +36,7 @@ type Console struct {
 	mu      sync.Mutex
 	lines   []Line
 	open    string // the line that has not ended
+	page    page
 	closed  bool
 	changed chan struct{} // closed and replaced at each change
 }
@@ -49,39 +54,39 @@ func Collect(r io.ReadCloser, raw io.Writer, stamp func() (wall, cpu time.Durati
 	return c
 }
 
-// controls are ANSI control sequences (ECMA-48, 5.4) and what else firmware and boot loaders send.
-var controls = regexp.MustCompile(`\x1b\[[0-9;?=]*[ -/]*[@-~]|\x1b[()][0-9A-B]|\x1b[=>78cM]|[\x00-\x08\x0b-\x1a\x1c-\x1f]`)
-
 // read takes lines from r until it ends; stamp tells the times of a line; raw gets every byte as it came.
 func (c *Console) read(r io.Reader, raw io.Writer, stamp func() (wall, cpu time.Duration)) {
 	r = io.TeeReader(r, raw)
+	var t taker
 	var line []byte
-	add := func() {
+	add := func(drawn bool) {
 		wall, cpu := stamp()
-		c.add(Line{clean(string(line)), wall, cpu})
+		c.add(Line{Text: clean(line), Wall: wall, CPU: cpu, drawn: drawn})
 		line = line[:0]
 	}
 	for part := make([]byte, 64<<10); ; {
 		n, err := r.Read(part)
-		for rest := part[:n]; len(rest) > 0; {
-			end := bytes.IndexByte(rest, '\n') + 1
-			if end == 0 {
-				end = len(rest)
+		for _, b := range part[:n] {
+			line = append(line, b)
+			turned := t.next(b)
+			switch ended := b == '\n' || len(line) == maxLine; {
+			case ended, turned && clean(line) != "":
+				add(t.taken != turned) // It is of before the turn.
+			case turned:
+				line = line[:0]
 			}
-			end = min(end, maxLine-len(line))
-			line = append(line, rest[:end]...)
-			rest = rest[end:]
-			if line[len(line)-1] == '\n' || len(line) == maxLine {
-				add()
+			if turned {
+				c.turn(t.taken)
 			}
 		}
+		c.draw(&t)
 		c.begun(line)
 		if err != nil {
 			break
 		}
 	}
-	if len(line) > 0 {
-		add()
+	if clean(line) != "" {
+		add(t.taken)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,27 +96,29 @@ func (c *Console) read(r io.Reader, raw io.Writer, stamp func() (wall, cpu time.
 
 // begun keeps the line that has no end yet, such as a question.
 func (c *Console) begun(line []byte) {
-	text := clean(string(line))
+	text := clean(line)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if text == c.open {
 		return
 	}
 	c.open = text
+	c.tell()
+}
+
+// tell wakes who waits for news. The lock is held.
+func (c *Console) tell() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-func clean(s string) string {
-	return strings.TrimRight(controls.ReplaceAllString(s, ""), "\r\n ")
-}
+func clean(line []byte) string { return strings.TrimRight(ecma48.Strip(line), " ") }
 
 func (c *Console) add(l Line) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lines, c.open = append(c.lines, l), ""
-	close(c.changed)
-	c.changed = make(chan struct{})
+	c.tell()
 }
 
 // Mark is the number of lines so far; Await with it sees only later ones.
@@ -201,7 +208,18 @@ func (c *Console) await(ctx context.Context, from int, what string, seen func(li
 }
 
 // Follow writes the console to w as it comes, questions too, until it ends or the context does.
-func (c *Console) Follow(ctx context.Context, w io.Writer) error {
+func (c *Console) Follow(ctx context.Context, w io.Writer) error { return c.follow(ctx, w, nil) }
+
+// FollowPages does what Follow does for w that is a terminal: it shows pages as well, each instead of the lines that are
+// there, which come back when the page is closed. fits tells whether the terminal has PageColumns and PageLines; nil is
+// one that has. What comes from the guest moves the cursor and nothing else (package ecma48).
+func (c *Console) FollowPages(ctx context.Context, w io.Writer, fits func() bool) error {
+	v := view{w: w, fits: fits}
+	return errors.Join(c.follow(ctx, w, &v), v.leave())
+}
+
+// follow is both; without a view there are no pages.
+func (c *Console) follow(ctx context.Context, w io.Writer, v *view) error {
 	shown := "" // of the line that has not ended
 	rest := func(text string) string {
 		if after, ok := strings.CutPrefix(text, shown); ok {
@@ -211,16 +229,28 @@ func (c *Console) Follow(ctx context.Context, w io.Writer) error {
 	}
 	for i := 0; ; {
 		c.mu.Lock()
-		lines, open, closed, changed := c.lines, c.open, c.closed, c.changed
+		lines, open, page, closed, changed := c.lines, c.open, c.page, c.closed, c.changed
 		c.mu.Unlock()
+		if err := v.gone(page); err != nil {
+			return err
+		}
 		for ; i < len(lines); i++ {
+			if v != nil && lines[i].drawn {
+				continue
+			}
 			if _, err := fmt.Fprintln(w, rest(lines[i].Text)); err != nil {
 				return err
 			}
 			shown = ""
 		}
+		if err := v.draw(page); err != nil {
+			return err
+		}
 		if closed {
 			return nil
+		}
+		if v != nil && page.open {
+			open = shown // It is the page.
 		}
 		var question <-chan time.Time
 		if open != shown {

@@ -42,8 +42,10 @@ func TestAPersonStandsBeforeAMachine(t *testing.T) {
 		}
 	})
 	t.Run("the serial line has pages on Enter, and is given back", func(t *testing.T) {
+		operator := watch(t, g.Console)
 		require.NoError(t, g.Type("\n"))
 		g.shows(`dns-01 of \S+ .*UTC.*role +\[ ok \] dns-server.*addresses .*q quit`)
+		operator.sees(t, `(?s)^ dns-01 of .*UTC *\n.*\n role +\[ ok \] dns-server *\n.*\n 1 status .* q quit`)
 		require.NoError(t, g.Type("2"))
 		g.shows(`coredns\.service +active`)
 		require.NoError(t, g.Type("4"))
@@ -58,6 +60,7 @@ func TestAPersonStandsBeforeAMachine(t *testing.T) {
 		require.NoError(t, g.Type("q"))
 		s = g.await("the status line when the page is closed", func(s vm.Status) bool { return s.Node == "dns-01" })
 		require.Empty(t, s.Failed)
+		operator.sees(t, `\n\{"spore":1,`)
 		from := g.Console.Mark()
 		require.Eventually(t, func() bool { // What is typed while the page closes goes with it.
 			require.NoError(t, g.Type("\n"))

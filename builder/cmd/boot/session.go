@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/term"
+
 	"spore/builder/rehearsal"
 	"spore/builder/rehearsal/door"
 	"spore/builder/vm"
@@ -278,11 +280,24 @@ func (s *session) follow(ctx context.Context, m *vm.Machine) error {
 		return err
 	}
 	defer restore()
-	err = m.Console.Follow(ctx, s.reporter.w)
+	// Lines of other machines come between those of this one, and would be in the midst of a page.
+	err = look(ctx, m.Console, os.Stdin, s.reporter.w, len(s.machines) == 1)
 	if ctx.Err() != nil {
 		return nil
 	}
 	return err
+}
+
+// look shows a console, and its pages where keys are typed at a terminal that shows them.
+func look(ctx context.Context, c *vm.Console, in *os.File, w io.Writer, pages bool) error {
+	out, ok := w.(*os.File)
+	if !ok || !pages || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
+		return c.Follow(ctx, w)
+	}
+	return c.FollowPages(ctx, out, func() bool {
+		columns, lines, err := term.GetSize(int(out.Fd()))
+		return err == nil && columns >= vm.PageColumns && lines >= vm.PageLines
+	})
 }
 
 // serve lets other processes show the console and type on it.
@@ -309,7 +324,7 @@ func serve(folder rehearsal.Folder, node string, m *vm.Machine) (stop func(), er
 				context.AfterFunc(ctx, func() { conn.Close() })
 				go typed(conn, m)
 				// Who has gone away is told nothing.
-				_ = m.Console.Follow(ctx, conn)
+				_ = m.Console.FollowPages(ctx, conn, nil)
 			}()
 		}
 	}()
@@ -354,8 +369,8 @@ func follow(ctx context.Context, w io.Writer, conn net.Conn) error {
 		return err
 	}
 	defer restore()
-	context.AfterFunc(ctx, func() { conn.Close() })
-	_, err = io.Copy(w, conn)
+	c := vm.Collect(conn, io.Discard, func() (wall, cpu time.Duration) { return 0, 0 })
+	err = look(ctx, c, os.Stdin, w, true)
 	if ctx.Err() != nil {
 		return nil
 	}
