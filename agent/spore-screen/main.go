@@ -36,7 +36,7 @@ func main() {
 
 func run(ctx context.Context, serial bool) error {
 	root := paths.Root("/")
-	looker := look.Looker{Root: root, Journal: []string{"/usr/bin/journalctl"}, Now: time.Now}
+	looker := look.Looker{Root: root, Journal: []string{"/usr/bin/journalctl"}, Now: time.Now, Last: new(look.Last)}
 	o := terminal.Options{
 		Source: looker, Choose: looker.Choose,
 		Every: 2 * time.Second, Redraw: 10 * time.Second, Questions: question.Of{Root: root},

@@ -100,7 +100,7 @@ func Lives(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
 // tty0, tty1 and so on (Linux, Documentation/ABI/testing/sysfs-tty), and without a shell of its own.
 func Line(root paths.Root, commandLine string) bool {
 	for _, word := range strings.Fields(commandLine) {
-		if word == "spore.console" {
+		if name, _, _ := strings.Cut(word, "="); name == "spore.console" { // As ConditionKernelCommandLine= takes it.
 			return false
 		}
 	}

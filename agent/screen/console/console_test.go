@@ -129,7 +129,8 @@ func TestTheLineIsNoMonitorAndNoShell(t *testing.T) {
 		want          bool
 	}{
 		{"tty0 ttyS0\n", "ro", true}, {"ttyS0 tty0\n", "ro", false}, {"tty1", "", false}, {"hvc0", "", true}, {"", "", false},
-		{"ttyS0", "ro spore.console quiet", false}, {"ttyAMA0", "", true},
+		{"ttyS0", "ro spore.console quiet", false}, {"ttyS0", "spore.console=1", false},
+		{"ttyS0", "spore.consoles", true}, {"ttyAMA0", "", true},
 	} {
 		root := paths.Root(t.TempDir())
 		file := root.At("/sys/class/tty/console/active")

@@ -43,11 +43,40 @@ type Looker struct {
 	// Journal is the program that reads the journal, as journalctl(1) does, with its first arguments.
 	Journal []string
 	Now     func() time.Time
+	// Last spares reading the same status line again; nil has it read each time.
+	Last *Last
 }
 
-// Status reads the status line into the model.
-func (l Looker) Status(m *page.Model) {
-	m.Now = l.Now()
+// Last is the status line that was read last. One goroutine may use it.
+type Last struct {
+	// file is who the file was: the agent writes a new one at each change.
+	file    os.FileInfo
+	status  *page.Status
+	problem string
+}
+
+// Status reads the status line into the model, and tells whether anything on a page changes with it: the line, or the
+// minute.
+func (l Looker) Status(m *page.Model) (changed bool) {
+	now := l.Now()
+	changed = !now.Truncate(time.Minute).Equal(m.Now.Truncate(time.Minute))
+	m.Now = now
+	info, err := os.Stat(l.Root.At(paths.Status))
+	if last := l.Last; last != nil && err == nil && last.file != nil && os.SameFile(info, last.file) &&
+		info.ModTime().Equal(last.file.ModTime()) && info.Size() == last.file.Size() {
+		changed = changed || m.Status != last.status
+		m.Status, m.StatusProblem = last.status, last.problem
+		return changed
+	}
+	l.read(m)
+	if l.Last != nil {
+		*l.Last = Last{file: info, status: m.Status, problem: m.StatusProblem}
+	}
+	return true
+}
+
+// read reads the status line.
+func (l Looker) read(m *page.Model) {
 	var s page.Status
 	data, err := atomicfile.ReadLimited(l.Root.At(paths.Status), maxStatus)
 	if err == nil {

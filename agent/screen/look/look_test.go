@@ -250,3 +250,44 @@ func TestALongLineHidesNoOther(t *testing.T) {
 	require.Len(t, m.Journal[0], maxLine)
 	require.Equal(t, "older", m.Journal[1])
 }
+
+func TestTheStatusLineIsReadAgainWhenItIsAnother(t *testing.T) {
+	root := paths.Root(t.TempDir())
+	now := time.Date(2026, 3, 1, 12, 30, 1, 0, time.UTC)
+	l := Looker{Root: root, Now: func() time.Time { return now }, Last: new(Last)}
+	write := func(text string) { // As the agent does: a new file takes the place of the old one.
+		require.NoError(t, os.MkdirAll(filepath.Dir(root.At(paths.Status)), 0o755))
+		require.NoError(t, os.WriteFile(root.At("/new"), []byte(text), 0o644))
+		require.NoError(t, os.Rename(root.At("/new"), root.At(paths.Status)))
+	}
+	var m page.Model
+	require.True(t, l.Status(&m))
+	require.Nil(t, m.Status)
+	write(`{"node":"edge-01"}`)
+	require.True(t, l.Status(&m))
+	require.Equal(t, "edge-01", m.Status.Node)
+	require.False(t, l.Status(&m))
+	require.Equal(t, "edge-01", m.Status.Node)
+	other := page.Model{Now: now}
+	require.True(t, l.Status(&other), "it is not on this page yet")
+	require.Equal(t, "edge-01", other.Status.Node)
+
+	now = now.Add(58 * time.Second)
+	require.False(t, l.Status(&m))
+	require.Equal(t, now, m.Now)
+	now = now.Add(time.Second)
+	require.True(t, l.Status(&m), "the clock shows another minute")
+
+	write(`{"node":"edge-02"}`)
+	require.True(t, l.Status(&m))
+	require.Equal(t, "edge-02", m.Status.Node)
+	write(`{"node":`)
+	require.True(t, l.Status(&m))
+	require.Contains(t, m.StatusProblem, "cannot be read")
+	require.False(t, l.Status(&m))
+	require.Contains(t, m.StatusProblem, "cannot be read")
+	require.NoError(t, os.Remove(root.At(paths.Status)))
+	require.True(t, l.Status(&m))
+	require.Empty(t, m.StatusProblem)
+	require.Nil(t, m.Status)
+}

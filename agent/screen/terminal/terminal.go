@@ -21,8 +21,8 @@ import (
 
 // Source is where the pages come from (package look).
 type Source interface {
-	// Status reads the status line, which takes no time.
-	Status(m *page.Model)
+	// Status reads the status line, which takes no time, and tells whether a page changes with it.
+	Status(m *page.Model) bool
 	// Page finds out what one page shows besides.
 	Page(ctx context.Context, name page.Name, m *page.Model)
 }
@@ -89,6 +89,9 @@ type shown struct {
 	cancel context.CancelFunc
 	// answers are those to calls of Choose.
 	answers chan call.Answer
+	// last is what the terminal has, unless stale: then it is written as a whole.
+	last  *page.Grid
+	stale bool
 }
 
 // Run shows pages until the terminal is given back, for one of the reasons above, or the context ends. The screen was
@@ -143,13 +146,15 @@ func Run(ctx context.Context, screen tcell.Screen, o Options) error {
 			if o.Asked != nil && o.Asked() {
 				return ErrAsked
 			}
-			s.Source.Status(s.model)
-			s.ask()
+			news := s.Source.Status(s.model)
+			news = s.ask() || news
 			if o.Redraw > 0 && now.Sub(drawn) >= o.Redraw {
 				s.invalidate()
-				drawn = now
+				drawn, news = now, true
 			}
-			s.draw()
+			if news {
+				s.draw()
+			}
 		}
 	}
 }
@@ -216,17 +221,18 @@ func (s *shown) key(ctx context.Context, e *tcell.EventKey) error {
 	return nil
 }
 
-// ask looks for questions: one that is new has its page shown, one that is gone takes its page away.
-func (s *shown) ask() {
+// ask looks for questions: one that is new has its page shown, one that is gone takes its page away. It tells whether
+// anything changed.
+func (s *shown) ask() bool {
 	if s.Questions == nil {
-		return
+		return false
 	}
 	var first question.Question
 	if open := s.Questions.Open(); len(open) > 0 {
 		first = open[0]
 	}
 	if first == s.asked {
-		return
+		return false
 	}
 	s.forget()
 	s.asked, s.model.Question, s.model.Answered = first, first.Message, ""
@@ -237,6 +243,7 @@ func (s *shown) ask() {
 	case s.view.Page == page.QuestionPage:
 		s.view.Page = page.StatusPage
 	}
+	return true
 }
 
 // forget wipes what was typed.
@@ -367,6 +374,7 @@ func (s *shown) show(ctx context.Context, name page.Name) {
 func (s *shown) invalidate() {
 	if cells, ok := s.screen.(interface{ GetCells() *tcell.CellBuffer }); ok {
 		cells.GetCells().Invalidate()
+		s.stale = true
 	}
 }
 
@@ -374,7 +382,7 @@ func (s *shown) invalidate() {
 // takes seven bytes or so (ECMA-48, 8.3.21).
 const few = 6
 
-// draw draws the page, and writes what is new.
+// draw draws the page, and writes what is new. A page that is the same costs a slow line nothing.
 func (s *shown) draw() {
 	width, height := s.screen.Size()
 	if width < 1 || height < 1 {
@@ -383,16 +391,20 @@ func (s *shown) draw() {
 	g, scroll := s.model.Render(s.view, width, height)
 	s.view.Scroll = scroll
 	cells, _ := s.screen.(interface{ GetCells() *tcell.CellBuffer })
-	news := cells == nil // a page that is the same costs a slow line nothing
+	all := s.last == nil || s.last.Width != g.Width || s.last.Height != g.Height
+	news := all || s.stale
 	for y := range g.Height {
 		last := -1 // the last cell of the row that is written
 		for x := range g.Width {
 			c := g.At(x, y)
-			s.screen.SetContent(x, y, rune(c.Char), nil, style(c.Style))
-			if cells == nil || !cells.GetCells().Dirty(x, y) {
+			if !all && c == s.last.At(x, y) {
 				continue
 			}
-			if last >= 0 && x-last-1 <= few {
+			s.screen.SetContent(x, y, rune(c.Char), nil, style(c.Style))
+			if all && cells != nil && !cells.GetCells().Dirty(x, y) {
+				continue // It is blank on both.
+			}
+			if cells != nil && last >= 0 && x-last-1 <= few {
 				for between := last + 1; between < x; between++ {
 					cells.GetCells().SetDirty(between, y, true)
 				}
@@ -400,6 +412,7 @@ func (s *shown) draw() {
 			last, news = x, true
 		}
 	}
+	s.last, s.stale = g, false
 	if news {
 		s.screen.Show()
 	}

@@ -25,14 +25,17 @@ type source struct {
 	hold bool
 	// holdServices does so for one page.
 	holdServices bool
+	// same has the source say that nothing changes, whatever does.
+	same bool
 }
 
-func (s *source) Status(m *page.Model) {
+func (s *source) Status(m *page.Model) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.Now = time.Date(2026, 3, 1, 12, 30, 0, 0, time.UTC)
 	m.Status = &page.Status{Cluster: "plant", Node: "edge-01", System: "running", Roles: []string{"dns-server"},
 		Services: map[string]string{"dns.target": "active"}, Failed: s.failed, Addresses: []string{"10.77.0.11"}}
+	return !s.same
 }
 
 func (s *source) Page(ctx context.Context, name page.Name, m *page.Model) {
@@ -199,9 +202,10 @@ type stranger struct {
 	refused string
 }
 
-func (s *stranger) Status(m *page.Model) {
+func (s *stranger) Status(m *page.Model) bool {
 	s.source.Status(m)
 	m.Status.Node, m.Status.Problem = "", "it is in no file"
+	return true
 }
 
 func (s *stranger) Page(ctx context.Context, name page.Name, m *page.Model) {
@@ -309,6 +313,17 @@ func TestASlowLineIsNotFlooded(t *testing.T) {
 	require.Less(t, len(r.take()), 600)
 	tap(r, vt.Key1) // It is the page that is shown.
 	require.Never(t, func() bool { return r.take() != "" }, 100*time.Millisecond, 10*time.Millisecond)
+}
+
+// Nothing is drawn, and no cell compared, while nothing changes: an idle machine does this every two seconds.
+func TestNothingIsDrawnWhileNothingChanges(t *testing.T) {
+	src := &source{same: true}
+	r, _, _ := run(t, Options{Source: src, Small: true, Leaves: true})
+	sees(t, r, "[ ok ] dns-server")
+	src.fail("coredns.service")
+	require.Never(t, func() bool { return strings.Contains(r.text(), "coredns") }, 100*time.Millisecond, 10*time.Millisecond)
+	tap(r, vt.KeyEnter) // A key has it drawn.
+	sees(t, r, "[FAIL] coredns.service")
 }
 
 func TestWhatSomebodyElseWroteIsDrawnOver(t *testing.T) {
