@@ -22,21 +22,40 @@ var letters = map[byte]string{
 	'-': "           ###           ", '.': "                      #  ",
 }
 
-// large writes a name in large letters; there is nothing where it is too wide or a letter is missing.
-func large(name string, width int) []string {
-	name = strings.ToUpper(name)
-	if name == "" || len(name)*(letterWidth+1) > width-2 {
+// large writes a text in large letters, each cell of which is scale wide and high. There is nothing where it is too
+// wide, or a letter is missing.
+func large(text string, width, scale int) []string {
+	text = strings.ToUpper(text)
+	if text == "" || len(text)*(letterWidth+1)*scale > width-2 {
 		return nil
 	}
-	rows := make([]string, letterHeight)
-	for _, c := range []byte(name) {
+	rows := make([]string, letterHeight*scale)
+	for _, c := range []byte(text) {
 		shape, ok := letters[c]
 		if !ok {
 			return nil
 		}
 		for y := range rows {
-			rows[y] += shape[y*letterWidth:(y+1)*letterWidth] + " "
+			at := y / scale * letterWidth
+			for _, cell := range shape[at:at+letterWidth] + " " {
+				rows[y] += strings.Repeat(string(cell), scale)
+			}
 		}
 	}
 	return rows
+}
+
+// banner is the top of the first page, which is read from afar: the name of the node, and on a monitor of so many cells
+// that usual letters are tiny, how it is, in letters that grow with it. It leaves the other lines their room.
+func banner(name, word string, width, room int) []string {
+	for scale := max(width/smallest, 1); scale > 0; scale-- {
+		rows := large(name, width, scale)
+		if rows != nil && scale > 1 {
+			rows = append(append(rows, ""), large(word, width, scale)...)
+		}
+		if rows != nil && len(rows) <= room {
+			return rows
+		}
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ package page
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -68,7 +69,11 @@ type View struct {
 // margin is the width of the first column, with its blank.
 const margin = 13
 
-// Bounds of one value, in lines: on the first page, where nothing may push another line away, and on the others.
+// smallest is the width for which the pages are made. They are drawn on narrower terminals, too.
+const smallest = 80
+
+// Bounds of one value, in lines of a terminal of 80 columns: on the first page, where nothing may push another line
+// away, and on the others.
 const (
 	fewLines  = 3
 	someLines = 6
@@ -101,7 +106,11 @@ func (d *document) add(style Style, format string, a ...any) {
 
 // row appends a named value, on at most so many lines; one without a value is left out.
 func (d *document) row(name, value string, style Style, lines int) {
-	for i, part := range wrap(Clean(value), d.width-margin-2, lines) {
+	room := d.width - margin - 2
+	if full := smallest - margin - 2; room > 0 && room < full {
+		lines = (lines*full + room - 1) / room // The same text takes more.
+	}
+	for i, part := range wrap(Clean(value), room, lines) {
 		if i > 0 {
 			name = ""
 		}
@@ -159,7 +168,7 @@ func (m *Model) Render(v View, width, height int) (*Grid, int) {
 	room := max(bottom-top-1, 1)
 	d := m.document(v, g.Width, room)
 	if v.Page == StatusPage && !v.Small && m.Status != nil {
-		if rows := large(m.Status.Node, g.Width); rows != nil && len(d.lines)+len(rows)+2 <= room {
+		if rows := banner(m.Status.Node, m.word(), g.Width, room-len(d.lines)-2); rows != nil {
 			for i, r := range rows {
 				g.put(1, top+1+i, r, Bold)
 			}
@@ -234,6 +243,12 @@ func (m *Model) keys(g *Grid, v View) {
 		parts = m.choiceKeys()
 	}
 	text := " " + strings.Join(parts, " ")
+	if len(text) > g.Width && v.Page != QuestionPage && v.Page != ChoicePage {
+		all := Pages()
+		parts[0] = fmt.Sprintf("%c to %c are pages", all[0].Key, all[len(all)-1].Key)
+		parts = slices.Delete(parts, 1, len(all))
+		text = " " + strings.Join(parts, " ")
+	}
 	if spare := g.Width - len(text) - 1; spare >= len(parts) {
 		text = " " + strings.Join(parts, "  ")
 	}

@@ -98,19 +98,30 @@ func unmatched() *Model {
 	}
 }
 
+// sizes are those of monitors: of text mode and of serial lines, of a VGA card, one that is smaller than any that is
+// known, and of 3840x2160 pixels with the largest and with a usual font of the kernel. few has the golden files of some
+// pages alone.
+var sizes = []struct {
+	width, height int
+	few           bool
+}{{80, 24, false}, {100, 37, false}, {40, 12, true}, {120, 33, true}, {240, 67, true}}
+
 // TestPages compares each page with its text in testdata; UPDATE=1 writes it.
 func TestPages(t *testing.T) {
 	models := map[string]*Model{"node": node(), "broken": broken(), "unmatched": unmatched(), "early": {Now: now,
 		StatusProblem: "there is no status line"}}
 	for name, m := range models {
 		for _, e := range Pages() {
-			for _, size := range [][2]int{{80, 24}, {100, 37}} {
+			for _, size := range sizes {
 				if name != "node" && e.Name != StatusPage && e.Name != ServicesPage && e.Name != NetworkPage {
 					continue
 				}
-				file := fmt.Sprintf("testdata/%s-%s-%dx%d.txt", name, e.Title, size[0], size[1])
+				if size.few && e.Name != StatusPage && (name != "node" || e.Name != NetworkPage && e.Name != DisksPage) {
+					continue
+				}
+				file := fmt.Sprintf("testdata/%s-%s-%dx%d.txt", name, e.Title, size.width, size.height)
 				t.Run(filepath.Base(file), func(t *testing.T) {
-					g, _ := m.Render(View{Page: e.Name}, size[0], size[1])
+					g, _ := m.Render(View{Page: e.Name}, size.width, size.height)
 					if os.Getenv("UPDATE") != "" {
 						require.NoError(t, os.WriteFile(file, []byte(g.String()), 0o644))
 					}
@@ -151,6 +162,37 @@ func TestKeysFitIntoTheSmallestTerminal(t *testing.T) {
 		require.Contains(t, lines[23], fmt.Sprintf("%c %s", e.Key, e.Short))
 	}
 	require.Contains(t, lines[23], "q quit")
+}
+
+func TestANarrowTerminalIsToldOfItsKeys(t *testing.T) {
+	g, _ := node().Render(View{Leaves: true}, 40, 12)
+	require.Contains(t, g.String(), "1 to 8 are pages  q quit")
+	g, _ = node().Render(View{}, 40, 12)
+	require.Contains(t, g.String(), "1 to 8 are pages")
+}
+
+// What a person has to write down is whole at each size, on lines that can be scrolled to.
+func TestNothingThatMattersIsCut(t *testing.T) {
+	for _, size := range sizes {
+		for name, m := range map[string]*Model{"unmatched": unmatched(), "broken": broken()} {
+			text := ""
+			for scroll := 0; ; scroll++ {
+				g, used := m.Render(View{Scroll: scroll}, size.width, size.height)
+				if used < scroll {
+					break
+				}
+				_, rows, _ := strings.Cut(g.String(), "\n")
+				text += strings.Join(strings.Fields(rows), "") // A long word may be broken.
+			}
+			for _, want := range map[string][]string{
+				"unmatched": {"52:54:00:fe:ed:01", "SN-1", "5b1c0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", `serial:"SN-1"`, "keyn"},
+				"broken":    {"[FAIL]mosquitto.service", "kafka-broker:", "52:55:0a:4d:00:03", "stor-03", "UNIT", "passphrase"},
+			}[name] {
+				require.Contains(t, text, want, "%dx%d", size.width, size.height)
+			}
+			require.NotContains(t, text, "...", "%dx%d", size.width, size.height)
+		}
+	}
 }
 
 func TestAQuestionIsAskedWithoutTheAnswer(t *testing.T) {
@@ -216,28 +258,35 @@ func TestTextFromElsewhereDrawsNothingAndHidesNothing(t *testing.T) {
 			Name: "the second", Port: "7"}}
 		m.Disks[0].Model, m.Disks[0].Partitions[0].Label, m.Disks[0].About = bad, bad, bad
 		m.Hardware.Rows = [][2]string{{bad, bad}, {"serial", "the second"}}
-		for _, e := range Pages() {
-			all := ""
-			for scroll := 0; ; scroll++ {
-				g, used := m.Render(View{Page: e.Name, Scroll: scroll}, 80, 24)
-				text := g.String()
-				fits(t, text, 80, 24)
-				all += text
-				if used < scroll {
-					break
-				}
-			}
-			switch e.Name {
-			case StatusPage:
-				require.Contains(t, all, markFailed+" mosquitto.service")
-				require.Contains(t, all, "the last one")
-			case JournalPage, HardwarePage, NetworkPage:
-				require.Contains(t, all, "the second")
-			}
+		for _, size := range [][2]int{{80, 24}, {40, 12}, {240, 67}} {
+			readsPast(t, m, size[0], size[1])
 		}
 		m.Status.Node, m.Status.Cluster = bad, bad
 		g, _ := m.Render(View{}, 80, 24)
 		require.Contains(t, g.String(), wordFailed+"  12:30 UTC", "a long name hides no word")
+	}
+}
+
+// readsPast turns through all pages of a machine with text from elsewhere, and holds that what follows it is there.
+func readsPast(t *testing.T, m *Model, width, height int) {
+	for _, e := range Pages() {
+		all := ""
+		for scroll := 0; ; scroll += height / 2 {
+			g, used := m.Render(View{Page: e.Name, Scroll: scroll}, width, height)
+			text := g.String()
+			fits(t, text, width, height)
+			all += text
+			if used < scroll {
+				break
+			}
+		}
+		switch e.Name {
+		case StatusPage:
+			require.Contains(t, all, markFailed+" mosquitto.service")
+			require.Contains(t, all, "the last one")
+		case JournalPage, HardwarePage, NetworkPage:
+			require.Contains(t, all, "the second")
+		}
 	}
 }
 
@@ -271,9 +320,23 @@ func TestLargeLettersAreComplete(t *testing.T) {
 	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-." {
 		require.Contains(t, letters, byte(c))
 	}
-	require.Nil(t, large(strings.Repeat("a", 14), 80))
-	require.Nil(t, large("a_b", 80))
-	require.Len(t, large(strings.Repeat("a", 13), 80), letterHeight)
+	require.Nil(t, large(strings.Repeat("a", 14), 80, 1))
+	require.Nil(t, large("a_b", 80, 1))
+	require.Len(t, large(strings.Repeat("a", 13), 80, 1), letterHeight)
+}
+
+// A monitor of 3840x2160 pixels has cells of 2 mm: letters that are as large there as on others say how the node is.
+func TestLettersGrowWithTheMonitor(t *testing.T) {
+	for _, tc := range []struct{ width, room, rows int }{
+		{80, 20, 5}, {80, 4, 0}, {40, 20, 0}, {159, 20, 5}, {160, 21, 21}, {160, 20, 5}, {240, 60, 31}, {240, 30, 21},
+	} {
+		require.Len(t, banner("edge-01", wordFailed, tc.width, tc.room), tc.rows, tc)
+	}
+	m := broken()
+	m.Status.Held = nil
+	g, _ := m.Render(View{}, 240, 67)
+	require.Contains(t, g.String(), "\n ###############      #########         #########      ###               ####",
+		"FAILED, three times as large")
 }
 
 // TestEachRoleIsKnownByItsTarget compares the table with the list of services.

@@ -130,7 +130,7 @@ func (m *Model) network(d *document) {
 	for _, r := range m.Network.Routes {
 		text := r.To
 		if r.Via != "" {
-			text += " by " + r.Via
+			text += " via " + r.Via
 		}
 		d.row(r.Link, text, Plain, fewLines)
 	}
@@ -270,7 +270,10 @@ func secureBootText(f *Firmware) string {
 	case f.SetupMode:
 		return "no owner yet (setup mode): the firmware starts everything"
 	case f.SecureBoot:
-		return "on" + strings.TrimSuffix(", the kernel is locked down for "+f.Lockdown, ", the kernel is locked down for ")
+		if f.Lockdown != "" {
+			return "on, and nobody can change the kernel (lockdown: " + f.Lockdown + ")"
+		}
+		return "on"
 	}
 	return "off"
 }
@@ -289,8 +292,7 @@ func (m *Model) secrets(d *document) {
 			d.some("serial", fmt.Sprint(b.Serial))
 		}
 		d.some("from", b.From)
-		d.some("kept by", cmp.Or(map[string]string{"tpm2": "the TPM of this machine",
-			"host": "the key of this machine"}[b.Sealed], "nothing: it is asked for again at each start"))
+		d.some("kept by", cmp.Or(keyText(b.Sealed), "nothing: it is asked for again at each start"))
 		d.some("problem", b.Problem)
 		d.some("forgets", b.Forgets)
 		if b.Fingerprint != "" {
@@ -301,8 +303,8 @@ func (m *Model) secrets(d *document) {
 	if s != nil && s.State != nil && s.State.Encryption != nil {
 		e := s.State.Encryption
 		d.head("The encrypted state")
-		d.some("opened by", e.Opened)
-		d.some("next time by", e.Next)
+		d.some("opened by", keyText(e.Opened))
+		d.some("next start", keyText(e.Next))
 		d.some("TPM checks", e.Policy)
 	}
 	d.head("Certificates")
@@ -325,6 +327,11 @@ func (m *Model) secrets(d *document) {
 	d.some("waits", m.Secrets.Waits)
 }
 
+// keyText says in words what opens secrets or the state, where the status line has a name for it.
+func keyText(name string) string {
+	return cmp.Or(map[string]string{"tpm2": "the TPM of this machine", "host": "the key of this machine"}[name], name)
+}
+
 func (m *Model) updates(d *document) {
 	s := m.Status
 	if s == nil {
@@ -339,7 +346,7 @@ func (m *Model) updates(d *document) {
 		if c.Serial > 0 {
 			d.some("update", fmt.Sprint(c.Serial))
 		}
-		d.some("root", c.RootHash)
+		d.some("root hash", c.RootHash)
 		d.some("cluster", c.ClusterHash)
 		if c.Trial {
 			d.some("trial", "it has yet to show that the node's roles come up with it")

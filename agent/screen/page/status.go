@@ -110,7 +110,7 @@ func waits(d *document, s *Status) {
 		d.few("waits", markWaits+" "+service+": "+s.Waiting[service], Bold)
 	}
 	if s.Node != "" && len(s.Addresses) == 0 {
-		d.few("waits", markWaits+" for an address: see the page of the network", Bold)
+		d.few("waits", markWaits+" for an address: key 4 shows the cards", Bold)
 	}
 }
 
