@@ -27,7 +27,7 @@ import (
 	"spore/agent/verbs"
 	verbkafka "spore/agent/verbs/kafka"
 	"spore/agent/verbs/verbstest"
-	"spore/builder/dashboard"
+	"spore/dashboard"
 	"spore/cluster/facts"
 	"spore/storage/atomicfile"
 	"spore/test/client"
