@@ -5,6 +5,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -205,7 +206,8 @@ func keepsItsState(t *testing.T, stick string) {
 
 // The image is started from a disc where the suite builds one, else from a stick, installs itself, and starts from the
 // disk: once beside the medium, and then without it. The disk is behind a controller whose driver nothing else needs,
-// not that of the disc.
+// not that of the disc. The order is an answer file of NoCloud's volume besides the firmware's word; the volume brings
+// the bundle, too, which the disk takes along.
 func TestAnInstalledMachineStartsWithoutTheMedium(t *testing.T) {
 	inTurn(t)
 	inner := emptyFile(t, smallDisk)
@@ -216,23 +218,29 @@ func TestAnInstalledMachineStartsWithoutTheMedium(t *testing.T) {
 	b := newBroker(t)
 	c := edge("install", medium)
 	c.SMBIOS = b.bundle(t, "edge-01")
-	c.SMBIOS.Credentials["spore.install"] = []byte(innerDisk)
-	c.Disks = append(c.Disks, vm.Disk{Path: inner, Serial: innerDisk, BootIndex: 2, Bus: "nvme"})
+	volume := documents(t, map[string]string{
+		"user-data":          "spore:\n  bundle: " + base64.StdEncoding.EncodeToString(c.SMBIOS.Credentials["spore.bundle"]) + "\n",
+		"spore-answers.yaml": "node: edge-01\ndisk: {serial: " + innerDisk + "}\n",
+	})
+	c.SMBIOS.Credentials = map[string][]byte{"spore.install": []byte(innerDisk)}
+	c.Disks = append(c.Disks, vm.Disk{Path: inner, Serial: innerDisk, BootIndex: 2, Bus: "nvme"}, vm.Disk{Path: volume, CDROM: true})
 	c.Reboots, c.Dir = true, t.TempDir()
 	g := boot(t, c)
 	g.awaitLine(`spore-agent: installing on /dev/nvme0n1 .*serial INNER001.*, which holds: nothing`)
+	g.awaitLine(`spore-agent: the disk gets the bundle of NoCloud's user-data`)
 	g.awaitLine(`spore-agent: installed on /dev/nvme0n1: wrote \d+ MiB of \d+ MiB.*read back and compared`)
 	g.awaitLine(`restarting from the disk`)
 	// QEMU puts the medium first at each start; the installer's entry counts all the same, for the next one.
 	g.awaitLine(`spore stage1: .*booted by "Boot[0-9A-F]{4} Spore on INNER001"`)
 	g.off()
 	require.Contains(t, run(t, "sgdisk", "-v", inner), "No problems found")
+	require.NotEmpty(t, fromESP(t, inner, espfiles.Installed), "it went by the answer file")
 
-	// The medium is gone, and so is what the firmware knew.
+	// The medium and the volume are gone, and so is what the firmware knew.
 	c = edge("installed", vm.Disk{Path: inner, Serial: innerDisk, BootIndex: 1, Bus: "nvme"})
-	c.SMBIOS = b.bundle(t, "edge-01")
 	g = boot(t, c)
 	s := g.running()
+	require.Equal(t, "medium", s.Bundle.From, s.Raw)
 	require.Contains(t, s.BootDisk, innerDisk)
 	require.Equal(t, "edge-01", s.Node)
 	require.Equal(t, "partition", s.State.Kind)
