@@ -107,6 +107,9 @@ func Find(o Options) Found {
 			}
 			f := parse(v.String(), v.Files)
 			f.volume = true
+			if len(v.Files) == 0 { // As with names of ISO 9660 alone: USER_DAT.;1.
+				f.NotTaken = append(f.NotTaken, v.String()+": it has none of the files "+strings.Join([]string{MetaData, UserData, NetworkConfig}, ", "))
+			}
 			list = append(list, f)
 		}
 	}

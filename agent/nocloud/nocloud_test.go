@@ -374,7 +374,7 @@ func TestTheAnswerFileOfAVolumeIsTakenAsItIs(t *testing.T) {
 		"on one volume":             {map[string][]byte{"sr0": disc(t, "cidata", one)}, "node: [\n", ""},
 		"the same on both":          {map[string][]byte{"sr0": disc(t, "cidata", one), "vdb": stick(t, "CIDATA", one)}, "node: [\n", ""},
 		"on volumes that disagree":  {map[string][]byte{"sr0": disc(t, "cidata", one), "vdb": stick(t, "CIDATA", other)}, "", "disagree about the answer file"},
-		"on one of two volumes":     {map[string][]byte{"sr0": disc(t, "cidata", one), "vdb": stick(t, "CIDATA", map[string]string{"x": "y"})}, "", "disagree about the answer file"},
+		"on one of two volumes":     {map[string][]byte{"sr0": disc(t, "cidata", one), "vdb": stick(t, "CIDATA", map[string]string{MetaData: "\n"})}, "", "disagree about the answer file"},
 		"on a volume that is large": {map[string][]byte{"sr0": disc(t, "cidata", map[string]string{Answers: strings.Repeat("x", MaxFile+1)})}, "", "more than 1048576"},
 	} {
 		t.Run(what, func(t *testing.T) {
