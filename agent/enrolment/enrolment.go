@@ -88,8 +88,9 @@ func (in Input) once(ctx context.Context) (problem string, failed bool) {
 	case enroll.Waiting:
 		return fmt.Sprintf("%s; waiting for the operator to approve the key of this machine (spore approve) at %s: spore serve must show the fingerprint %s", in.Why, in.Base, fingerprint), false
 	case enroll.Given:
-		return fmt.Sprintf("%s, and at %s %s: give each machine a node of its own, or this one the place of the other (spore approve --replace); the key of this machine has the fingerprint %s",
-			in.Why, in.Base, enroll.GivenTo(in.Claim.Node, a.Pending.Holder, a.Pending.Since), fingerprint), false
+		// A screen shows the beginning.
+		return fmt.Sprintf("%s: this one needs another node, or spore approve --replace by the operator, says %s; %s; the key of this machine has the fingerprint %s",
+			enroll.GivenTo(in.Claim.Node, a.Pending.Holder, a.Pending.Since), in.Base, in.Why, fingerprint), false
 	case enroll.Unknown:
 		return fmt.Sprintf("%s, and %s has none for it: %s", in.Why, in.Base, a.Pending.Message), false
 	}

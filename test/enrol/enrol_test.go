@@ -333,6 +333,12 @@ func TestASystemOfSomebodyElseGetsNothing(t *testing.T) {
 			m.starts(evil)
 			m.measures(s.uki)
 		}, "the firmware started a program that is not served here"},
+		"that was started from a disk, by the boot loader there": {func(m *machine) {
+			m.starts(ukitest.Program(0, ".boot"))
+			m.starts(s.uki)
+			m.starts(s.kernel)
+			m.measures(s.uki)
+		}, "A machine that was started from a disk or stick cannot give this proof: bring its bundle on the medium (`spore flash --node " + s.master + "`)"},
 		"that shows another log": {func(m *machine) {
 			log := m.log
 			m.starts(evil)

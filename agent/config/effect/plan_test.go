@@ -108,7 +108,7 @@ func TestWhatIsTakenAtOnceAndWhatWaits(t *testing.T) {
 			change:  func(in *Input) { in.Cluster.Updates = &spec.Updates{From: []string{"http://x"}, Every: 5} },
 			changes: []string{"updates.every", "updates.from"},
 		},
-		"how long the next trial lasts": {change: func(in *Input) { in.Cluster.TrialSettle = 3 }, changes: []string{"trialSettle"}},
+		"how long the next trial lasts":       {change: func(in *Input) { in.Cluster.TrialSettle = 3 }, changes: []string{"trialSettle"}},
 		"where machines without a bundle ask": {change: func(in *Input) { in.Cluster.Enroll = "http://10.77.0.2/" }, changes: []string{"enroll"}},
 		"another master": {
 			base: master, change: func(in *Input) { in.Cluster.Members["control-plane"] = []string{"a", "b"} },

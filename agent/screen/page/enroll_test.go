@@ -26,9 +26,9 @@ func TestPagesOfAMachineThatAsksForItsBundle(t *testing.T) {
 	for name, problem := range map[string]string{
 		"waiting": "no bundle came with the machine; waiting for the operator to approve the key of this machine (spore approve) at " +
 			"http://10.77.0.2:8080/: spore serve must show the fingerprint " + fingerprint,
-		"given": "no bundle came with the machine, and at http://10.77.0.2:8080/ edge-01 has been given to another machine " +
-			"(fingerprint hk3f-2mqa-7lzd-w4xe-p5nb, approved 2026-05-01 12:30 UTC): give each machine a node of its own, or " +
-			"this one the place of the other (spore approve --replace); the key of this machine has the fingerprint " + fingerprint,
+		"given": "edge-01 has been given to another machine (fingerprint hk3f-2mqa-7lzd-w4xe-p5nb, approved 2026-05-01 12:30 UTC): " +
+			"this one needs another node, or spore approve --replace by the operator, says http://10.77.0.2:8080/; no bundle " +
+			"came with the machine; the key of this machine has the fingerprint " + fingerprint,
 	} {
 		for page, view := range map[string]View{"status": {Page: StatusPage}, "secrets": {Page: SecretsPage}} {
 			t.Run(name+"-"+page, func(t *testing.T) {
@@ -36,8 +36,10 @@ func TestPagesOfAMachineThatAsksForItsBundle(t *testing.T) {
 				require.Contains(t, g.String(), fingerprint)
 				text := strings.Join(strings.Fields(g.String()), " ")
 				require.Contains(t, text, "runs: spore approve OUT "+fingerprint)
+				require.NotContains(t, text, "kept by nothing", "there is nothing to keep")
 				if name == "given" {
 					require.Contains(t, text, "edge-01 has been given to another machine (fingerprint hk3f-2mqa-7lzd-w4xe-p5nb, approved 2026-05-01 12:30 UTC)")
+					require.Contains(t, text, "or spore approve --replace by the")
 				}
 				file := "testdata/enroll-" + name + "-" + page + "-80x24.txt"
 				if os.Getenv("UPDATE") != "" {

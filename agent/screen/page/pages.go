@@ -292,7 +292,10 @@ func (m *Model) secrets(d *document) {
 			d.some("serial", fmt.Sprint(b.Serial))
 		}
 		d.some("from", b.From)
-		d.some("kept by", cmp.Or(keyText(b.Sealed), "nothing: it is asked for again at each start"))
+		if b.Serial > 0 {
+			d.some("kept by", cmp.Or(map[string]string{"tpm2": "the TPM of this machine",
+				"host": "the key of this machine"}[b.Sealed], "nothing: it is asked for again at each start"))
+		}
 		d.some("problem", b.Problem)
 		d.some("forgets", b.Forgets)
 		if b.Fingerprint != "" {
