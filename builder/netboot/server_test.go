@@ -334,6 +334,41 @@ func TestANodeIsGivenToASecondMachineOnlyInPlaceOfTheFirst(t *testing.T) {
 	require.NoError(t, p.approve(first.claim.Fingerprint(), nil), "a node that was taken back is free")
 }
 
+func TestOfTwoApprovalsAtOnceOneIsTaken(t *testing.T) {
+	p := newPlant(t)
+	s := p.serve(p.options())
+	p.awaitControl()
+	var made, all sync.WaitGroup
+	made.Add(2)
+	errs := make(chan error, 2)
+	for i := range 2 {
+		m := newMachine(t, s.Nodes().Cluster.ID, "edge-01")
+		m.claim.MACs = []string{fmt.Sprintf("52:54:00:99:00:0%d", i)}
+		m.ask(s)
+		all.Go(func() {
+			errs <- p.approve(m.claim.Fingerprint(), func(o *approval.Options) {
+				o.Bundle = func(nodes *roster.Nodes, node string) ([]byte, error) {
+					made.Done()
+					made.Wait() // Both have seen that the node is free.
+					p.mu.Lock()
+					defer p.mu.Unlock()
+					return p.bundle(nodes, node)
+				}
+			})
+		})
+	}
+	all.Wait()
+	first, second := <-errs, <-errs
+	if first != nil {
+		first, second = second, first
+	}
+	require.NoError(t, first)
+	require.ErrorContains(t, second, "edge-01 has been given to another machine")
+	kept, err := approvals.Load(p.out)
+	require.NoError(t, err)
+	require.Len(t, kept, 1)
+}
+
 // Whom a node was given to is in the records of the output folder, and outlives the server.
 func TestWhoHasANodeOutlivesTheServer(t *testing.T) {
 	p := newPlant(t)

@@ -121,10 +121,23 @@ func Approve(ctx context.Context, fingerprint string, o Options) (enroll.Request
 	if a.Sealed, err = enroll.Seal(data, r.Claim, proved); err != nil {
 		return r, fmt.Errorf("encrypt the bundle of %s: %w", node.Name, err)
 	}
-	if err := approvals.Save(o.Out, a); err != nil {
-		return r, err
+	return r, o.give(ctx, &nodes.Cluster, a)
+}
+
+// give hands an approval over, unless another machine was given the node while this one proved what it is.
+func (o Options) give(ctx context.Context, cluster *facts.Cluster, a enroll.Approval) error {
+	unlock, err := approvals.Lock(o.Out)
+	if err != nil {
+		return err
 	}
-	return r, control.Approve(ctx, o.Out, a)
+	defer unlock()
+	if err := o.free(cluster, a.Claim); err != nil {
+		return fmt.Errorf("%s is not approved: %w", a.Claim.Fingerprint(), err)
+	}
+	if err := approvals.Save(o.Out, a); err != nil {
+		return err
+	}
+	return control.Approve(ctx, o.Out, a)
 }
 
 // Deny refuses a machine; an approval ends.

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"spore/pki/enroll"
 	"spore/storage/atomicfile"
 )
@@ -27,6 +29,24 @@ const (
 )
 
 func file(out, fingerprint string) string { return filepath.Join(out, Name, fingerprint+".json") }
+
+// Lock keeps another approval of the same folder waiting until unlock is called or the process ends: between a look at
+// what is kept and Save.
+func Lock(out string) (unlock func(), err error) {
+	dir := filepath.Join(out, Name)
+	if err := os.MkdirAll(dir, 0o755); err != nil { // The server has another account.
+		return nil, fmt.Errorf("make the folder of the approvals: %w", err)
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("lock the approvals: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock the approvals in %s: %w", dir, err)
+	}
+	return func() { f.Close() }, nil
+}
 
 // Save keeps an approval: when it returns, it survives a power cut. Another one of the same node goes.
 func Save(out string, a enroll.Approval) (err error) {
