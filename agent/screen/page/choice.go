@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"spore/agent/choice/call"
@@ -142,6 +143,9 @@ func (m *Model) confirm(d *document) {
 	d.few("it has", strings.Join(n.For, ", "), Plain)
 	if len(n.Against) > 0 {
 		d.few("careful", "by the configuration "+n.Name+" has "+strings.Join(n.Against, ", ")+", and this machine has not", Bold)
+		if slices.ContainsFunc(n.Against, func(a string) bool { return strings.HasPrefix(a, "card ") }) {
+			d.few("network", "an address that the configuration gives to such a card is given to none here: the node may have no network", Bold)
+		}
 	}
 	d.few("then", "the choice is kept on the medium that this machine was started from, and the machine restarts as "+n.Name, Plain)
 	secrets := "the medium has no bundle: a role that needs secrets waits, and the first page then says for what"
