@@ -169,9 +169,11 @@ func (s *storage) troubles(h help) (out []Trouble) {
 		for _, o := range on.OSDs {
 			if o.Level > Fine && found < maxAdvice {
 				found++
-				do := []string{h.command("ceph status"), "read docs/repair.md#the-disk-of-an-osd-is-dead"}
-				if h.nodes[on.Name] {
-					do = []string{h.command("disks", "--node", on.Name), h.command("logs", on.Name), do[1]}
+				do := []string{h.command("ceph status"), "read docs/alerts.md#cephnearlyfull"}
+				if down := strings.HasPrefix(o.State, "down"); down && h.nodes[on.Name] {
+					do = []string{h.command("disks", "--node", on.Name), h.command("logs", on.Name), "read docs/repair.md#the-disk-of-an-osd-is-dead"}
+				} else if down {
+					do[1] = "read docs/repair.md#the-disk-of-an-osd-is-dead"
 				}
 				out = append(out, h.trouble(o.Level, on.Name, o.Name, o.State+", "+o.Percent+" full", do...))
 			}

@@ -29,7 +29,7 @@ var Advice = func(dir, node string) []string {
 		&streams{QuorumTrouble: "x", TopicsTrouble: "x", LagTrouble: "x", LagSaid: []string{"x"}, Controllers: quorum(ofControllers),
 			Brokers: []named{{Name: node, Level: Critical}}, Offline: 1, Behind: 2, Topics: make([]topic, 1)},
 		&storage{Level: Critical, Missing: []string{"x"}, Hosts: []host{{Name: node, OSDs: []osd{{Level: Critical}}}}, Pools: []pool{{Level: Critical}}},
-		&storage{Checks: []named{{Level: Critical}}, Hosts: []host{{Name: "none", OSDs: []osd{{Level: Critical}}}}},
+		&storage{Checks: []named{{Level: Critical}}, Hosts: []host{{Name: "none", OSDs: []osd{{Level: Critical, State: "down, in"}}}, {Name: node, OSDs: []osd{{Level: Critical, State: "down, in"}}}}},
 		quorums{quorum(ofEtcd), quorum(ofControllers), quorum(ofMonitors)},
 		&messaging{MQTT: []mqttNode{{Name: node, Level: Critical}}, DNS: []dnsNode{{Name: node, Level: Critical}}},
 	} {

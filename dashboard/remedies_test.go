@@ -25,7 +25,7 @@ func TestWhatIsToBeDoneAreCommands(t *testing.T) {
 			page, heading, _ := strings.Cut(page, "#")
 			data, err := os.ReadFile("../../docs/" + page)
 			require.NoError(t, err, text)
-			require.Contains(t, strings.ReplaceAll(strings.ToLower(string(data)), " ", "-"), "\n##-"+heading+"\n", text)
+			require.Contains(t, strings.ReplaceAll(strings.ToLower(string(data)), " ", "-"), "#-"+heading+"\n", text)
 			continue
 		}
 		cmd, args, err := root.Command().Find(strings.Fields(text)[1:])

@@ -111,7 +111,13 @@ type tab struct {
 // newTab opens one. What is wrong with a page fails the test at its end.
 func newTab(t *testing.T) *tab {
 	t.Helper()
-	ctx, closed := chromedp.NewContext(chromium)
+	return newTabOf(t, chromium)
+}
+
+// newTabOf opens one beside another, or in a profile of its own.
+func newTabOf(t *testing.T, beside context.Context, options ...chromedp.ContextOption) *tab {
+	t.Helper()
+	ctx, closed := chromedp.NewContext(beside, options...)
 	t.Cleanup(closed)
 	b := &tab{t: t, ctx: ctx}
 	require.NoError(t, chromedp.Listen(ctx, b.hears))

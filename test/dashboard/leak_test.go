@@ -15,15 +15,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/heapprofiler"
+	chromeruntime "github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
 
 // What is open at a time, and how much more the command may have at the end than at the beginning: connections that it
-// has yet to see the end of, and bytes.
+// has yet to see the end of, and bytes; and how many bytes more each page may have in the browser.
 const (
 	viewers        = 50
 	moreGoroutines = 5
 	moreBytes      = 4 << 20
+	moreHeap       = 2 << 20
 )
 
 // A browser opens six connections to an address at most: those who look are clients that ask what a browser asks.
@@ -47,6 +52,70 @@ func TestPagesThatAreClosedLeaveNothing(t *testing.T) {
 		return g <= goroutines+moreGoroutines && m <= bytes+moreBytes
 	}, patience, 100*time.Millisecond, "it had %d goroutines and %d bytes", goroutines, bytes)
 	t.Logf("%d rounds of %d pages: %d goroutines and %d kB, %d and %d kB before", rounds, viewers, g, m>>10, goroutines, bytes>>10)
+}
+
+// A browser has six connections to an address in each of its profiles, of which a page keeps one: fifty pages are in ten
+// profiles. They stay open for an hour in make soak, and for some seconds else.
+func TestPagesThatStayOpenCostNoMore(t *testing.T) {
+	t.Parallel()
+	profiles, each, length, warm := 2, 2, 2*time.Second, time.Duration(0)
+	if os.Getenv("SPORE_SOAK") != "" {
+		profiles, each, length, warm = 10, viewers/10, time.Hour, 2*time.Minute
+	}
+	c := newCommand(t)
+	before, _ := c.uses(t)
+	var paths []string
+	for _, p := range pages {
+		if !p.still && p.status == 0 && !p.operator {
+			paths = append(paths, p.path)
+		}
+	}
+	var tabs []*tab
+	for range profiles {
+		first := newTabOf(t, chromium, chromedp.WithNewBrowserContext())
+		first.open(c.address)
+		for i := range each {
+			b := first
+			if i > 0 {
+				b = newTabOf(t, first.ctx)
+			}
+			b.open(c.origin + paths[len(tabs)%len(paths)])
+			tabs = append(tabs, b)
+		}
+	}
+	// heaps is what the scripts of all pages use, after what nobody uses was given up.
+	heaps := func() (bytes int) {
+		for _, b := range tabs {
+			_, err := call(b, heapprofiler.CollectGarbage, cdp.Empty{})
+			require.NoError(t, err)
+			used, err := call(b, chromeruntime.GetHeapUsage, cdp.Empty{})
+			require.NoError(t, err)
+			bytes += int(used.UsedSize + used.EmbedderHeapUsedSize)
+		}
+		return bytes
+	}
+	time.Sleep(warm)
+	goroutines, bytes := c.uses(t)
+	heap := heaps()
+	g, m, h := goroutines, bytes, heap
+	for began, look := time.Now(), min(time.Minute, length); time.Since(began) < length; {
+		time.Sleep(look)
+		for _, b := range tabs {
+			require.True(t, eval[bool](b, `document.getElementById("lost").hidden && document.getElementById("main").innerText.length > 20`), b.text())
+		}
+		g, m = c.uses(t)
+		h = heaps()
+		require.LessOrEqual(t, g, goroutines+moreGoroutines)
+		require.LessOrEqual(t, m, bytes+moreBytes)
+		require.LessOrEqual(t, h, heap+len(tabs)*moreHeap)
+	}
+	t.Logf("%d pages for %s: %d goroutines, %d kB and %d kB in the browser; %d, %d and %d kB before", len(tabs), length, g, m>>10, h>>10, goroutines,
+		bytes>>10, heap>>10)
+	for _, b := range tabs {
+		b.clean(c.origin)
+		b.open("about:blank")
+	}
+	require.Eventually(t, func() bool { g, _ = c.uses(t); return g <= before+moreGoroutines }, patience, 100*time.Millisecond, "%d goroutines before", before)
 }
 
 // uses is how many goroutines the command has, and how many bytes.
