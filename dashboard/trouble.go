@@ -92,11 +92,31 @@ func (v View) Troubles(dir string) []Trouble {
 		}
 	}
 	out = append(out, v.unreachable(dir)...)
-	out = append(out, v.alertTroubles(dir)...)
+	for _, alert := range v.alertTroubles(dir) {
+		if !takes(out, alert) {
+			out = append(out, alert)
+		}
+	}
 	slices.SortStableFunc(out, func(a, b Trouble) int {
 		return cmp.Or(cmp.Compare(b.Level, a.Level), a.Since.Compare(b.Since), strings.Compare(a.Node, b.Node))
 	})
 	return out
+}
+
+// takes has the row of a node that does not answer take what the alert about the same knows better: since when. It
+// returns false where there is no such row, and the alert needs its own.
+func takes(rows []Trouble, alert Trouble) bool {
+	if alert.Name != metrics.NodeSilent || alert.Node == "" {
+		return false
+	}
+	i := slices.IndexFunc(rows, func(t Trouble) bool { return t.Name == silentName && t.Node == alert.Node })
+	if i < 0 {
+		return false
+	}
+	if r := &rows[i]; alert.Since.Before(r.Since) {
+		r.Since, r.First = alert.Since, false
+	}
+	return true
 }
 
 // Troubles are what is wrong with the node.
@@ -155,6 +175,9 @@ func refuses(problem error) bool {
 	return errors.As(problem, &refusal) || strings.Contains(problem.Error(), "tls: ")
 }
 
+// silentName is what is wrong with a node that gives no answer.
+const silentName = "silent"
+
 // silent says why the node gives no answer. One that refuses has power and a network.
 func (n Node) silent(dir string) Trouble {
 	t := Trouble{Level: Critical, Node: n.Name, Since: n.Silent.Since, First: n.Silent.First}
@@ -165,7 +188,7 @@ func (n Node) silent(dir string) Trouble {
 		t.Do = []string{ask, "see whether the certificate of this page still holds; spore access makes another one"}
 		return t
 	}
-	t.Name, t.Text = "silent", "it does not answer: "+reason
+	t.Name, t.Text = silentName, "it does not answer: "+reason
 	t.Do = []string{"see whether it has power and a network, and what its screen says", ask}
 	return t
 }

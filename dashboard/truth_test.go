@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/services/metrics"
+	"spore/wire/machine"
 	"spore/wire/nodeapi"
 )
 
@@ -135,4 +137,21 @@ func TestAPageOfAServiceSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	}
 	s.answer("kubernetes-status", `{"nodes":[{"name":"edge-01","ready":"True"}]}`)
 	require.Contains(t, s.show(t, kubernetesPath), "Nothing is wrong.")
+}
+
+func TestANodeThatDoesNotAnswerIsOneThing(t *testing.T) {
+	p := newPlant(t, "edge-01", "edge-02")
+	p.says("edge-01", func(a *answer) { a.err = errors.New("no answer: connection refused") })
+	for _, node := range []string{"edge-01", "edge-02"} {
+		p.alerts = append(p.alerts, machine.Alert{Labels: map[string]string{machine.AlertName: metrics.NodeSilent, machine.AlertNode: node, machine.Severity: "critical"},
+			State: machine.Fires, Since: p.time().Add(-10 * time.Minute), Summary: node + " is silent"})
+	}
+	p.round()
+	_, text := p.page(t, "/")
+	require.Contains(t, text, "2 things are wrong")
+	require.Contains(t, text, "edge-01 silent since 2026-11-26 02:50 UTC, 10 min it does not answer: connection refused see whether")
+	require.Contains(t, text, "edge-02 is silent", "this page has an answer of it")
+	require.NotContains(t, text, "edge-01 is silent")
+	_, text = p.page(t, "/alerts")
+	require.Contains(t, text, "edge-01 is silent")
 }

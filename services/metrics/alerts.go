@@ -31,6 +31,9 @@ const (
 // the node's API.
 const AlertsPassword = "alerts-password"
 
+// NodeSilent is the rule of the image that a node cannot be asked.
+const NodeSilent = "NodeSilent"
+
 // Watchdog is the rule of the image that always fires: where it does not, rules are not evaluated, or alerts do not
 // arrive. It cannot be put off, and heartbeats go out for it.
 const Watchdog = machine.Watchdog

@@ -110,8 +110,8 @@ type inhibit struct {
 // makes a message of each, gets all that a rule may find (vmalert.service), and as many that are over.
 const mostAlerts, mostBridged = 200, 1000
 
-// silentNode is the rule that a node cannot be asked: whatever else one says of it follows.
-const silentNode = "NodeSilent"
+// silentNode is the rule after which whatever else one says of the node follows.
+const silentNode = metrics.NodeSilent
 
 // failingReceiver is the rule that somebody cannot be told: all others are, whatever they are told of else.
 const failingReceiver = "ReceiverFails"
