@@ -23,11 +23,17 @@ import (
 	"spore/storage/atomicfile"
 )
 
+// patience is how long a terminal may take to be given back when the program is told to end.
+const patience = 2 * time.Second
+
 func main() {
 	serial := flag.Bool("serial", false, "the terminal is a serial line, which is given back")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
+	// A monitor that was stopped with Scroll Lock takes nothing, not even how it was before: the program ends all the same,
+	// before systemd kills it and counts that as a failure (TimeoutStopSec=). The next one mends the terminal.
+	context.AfterFunc(ctx, func() { time.AfterFunc(patience, func() { os.Exit(0) }) })
 	if err := run(ctx, *serial); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "spore-screen:", err)
 		os.Exit(1)
@@ -40,11 +46,13 @@ func run(ctx context.Context, serial bool) error {
 	o := terminal.Options{
 		Source: looker, Choose: looker.Choose,
 		Every: 2 * time.Second, Redraw: 10 * time.Second, Questions: question.Of{Root: root},
+		Text: func() []byte { return console.Shown(root) },
 	}
 	if serial {
 		// systemd asks there.
 		o.Questions = nil
 		o.Redraw, o.Leaves, o.Idle, o.Small = 0, true, 5*time.Minute, true
+		o.Text = nil
 		o.Asked = func() bool { return console.Asked(root) }
 		if console.Asked(root) {
 			return nil

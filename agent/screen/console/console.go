@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -31,6 +32,26 @@ const (
 	// that say nothing else.
 	Serial = "/dev/console"
 )
+
+// MonitorText is what Monitor shows, a byte for each character without ends of lines (vcs(4)).
+const MonitorText = "/dev/vcs1"
+
+// maxText bounds it: a monitor of 7680x4320 pixels with characters of 8x8 has half of that.
+const maxText = 1 << 20
+
+// Shown reads MonitorText; nothing where that cannot be read.
+func Shown(root paths.Root) []byte {
+	f, err := os.Open(root.At(MonitorText))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxText))
+	if err != nil {
+		return nil
+	}
+	return text
+}
 
 // Units that show pages.
 const (

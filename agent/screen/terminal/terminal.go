@@ -43,6 +43,9 @@ type Options struct {
 	// Redraw is how often the whole page is written again, over what the kernel or somebody else wrote on the terminal; 0
 	// is never: a slow line takes seconds for it. Ctrl-L does it as well.
 	Redraw time.Duration
+	// Text is what the terminal shows, row by row without ends of lines, as far as it can be read; nil where it cannot. A
+	// page that is whole is not written again.
+	Text func() []byte
 	// Leaves has the key q give the terminal back, Idle is how long after the last key it is given back in any case; 0 is
 	// never.
 	Leaves bool
@@ -149,8 +152,11 @@ func Run(ctx context.Context, screen tcell.Screen, o Options) error {
 			news := s.Source.Status(s.model)
 			news = s.ask() || news
 			if o.Redraw > 0 && now.Sub(drawn) >= o.Redraw {
-				s.invalidate()
-				drawn, news = now, true
+				drawn = now
+				if !s.whole() {
+					s.invalidate()
+					news = true
+				}
 			}
 			if news {
 				s.draw()
@@ -376,6 +382,24 @@ func (s *shown) invalidate() {
 		cells.GetCells().Invalidate()
 		s.stale = true
 	}
+}
+
+// whole tells whether the terminal shows the page that was drawn last: nobody else has written on it. To write a page of
+// a large monitor again costs the kernel more than all else here.
+func (s *shown) whole() bool {
+	if s.Text == nil || s.last == nil {
+		return false
+	}
+	text := s.Text()
+	if len(text) != s.last.Width*s.last.Height {
+		return false
+	}
+	for i, c := range text {
+		if c != s.last.At(i%s.last.Width, i/s.last.Width).Char {
+			return false
+		}
+	}
+	return true
 }
 
 // few is how many cells that are right already are written again rather than have the cursor moved over them: a move

@@ -337,6 +337,46 @@ func TestWhatSomebodyElseWroteIsDrawnOver(t *testing.T) {
 	sees(t, r, "[ ok ] dns-server")
 }
 
+// A monitor whose text can be read is written again only where somebody else has written on it.
+func TestAPageThatIsWholeIsNotWrittenAgain(t *testing.T) {
+	var r *recorder
+	var mu sync.Mutex
+	reads := 0
+	text := func() []byte {
+		mu.Lock()
+		defer mu.Unlock()
+		if reads++; r == nil {
+			return nil
+		}
+		var b []byte
+		for y := range 24 {
+			for x := range 80 {
+				c := r.GetCell(vt.Coord{X: vt.Col(x), Y: vt.Row(y)}).C
+				b = append(b, (c + " ")[0])
+			}
+		}
+		return b
+	}
+	m, _, _ := run(t, Options{Source: &source{}, Small: true, Redraw: 20 * time.Millisecond, Text: text})
+	sees(t, m, "[ ok ] dns-server")
+	mu.Lock()
+	r = m
+	before := reads
+	mu.Unlock()
+	time.Sleep(30 * time.Millisecond)
+	m.take()
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return reads > before+5
+	}, time.Minute, 5*time.Millisecond)
+	require.Empty(t, m.take())
+	_, err := m.MockTerm.Write([]byte("\x1b[3;1Ha message of the kernel"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return !strings.Contains(m.text(), "a message") }, time.Minute, 5*time.Millisecond)
+	sees(t, m, "[ ok ] dns-server")
+}
+
 func TestTheSizeOfAMonitorChanges(t *testing.T) {
 	r, _, _ := run(t, Options{Source: &source{}, Small: true})
 	sees(t, r, "8 updates")
