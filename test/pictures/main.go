@@ -123,13 +123,35 @@ func booting(ctx context.Context, m *vm.Machine) error {
 	return nil
 }
 
-// unknown waits until the machine says that no file knows it.
+// unknown waits until the machine says that no file knows it, and shows the page of spore-screen, which is a bar at the
+// top.
 func unknown(ctx context.Context, m *vm.Machine) error {
 	_, _, _, err := m.Console.AwaitStatus(ctx, 0, "a status line of an unknown machine", func(s vm.Status) bool {
 		return s.Node == "" && s.Problem != "" && s.System == "running"
 	})
+	for err == nil {
+		var now image.Image
+		if now, err = m.Screen(); err == nil && hasBar(now) {
+			break
+		}
+		if ctx.Err() != nil {
+			return errors.New("the monitor shows no page")
+		}
+		time.Sleep(settle)
+	}
 	time.Sleep(settle)
 	return err
+}
+
+// hasBar tells whether most of a picture's first row is bright.
+func hasBar(picture image.Image) bool {
+	b, bright := picture.Bounds(), 0
+	for x := b.Min.X; x < b.Max.X; x++ {
+		if r, _, _, _ := picture.At(x, b.Min.Y).RGBA(); r > 0x6000 {
+			bright++
+		}
+	}
+	return bright > b.Dx()/2
 }
 
 // take writes the screen. A screen has few colours, and a picture with a palette is a third as large.
