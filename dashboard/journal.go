@@ -62,9 +62,13 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 	}
 	tick := time.NewTicker(gather)
 	defer tick.Stop()
+	guest := guestOf(r)
 	for idle := time.Now(); ; {
 		select {
 		case <-ctx.Done():
+			return
+		case <-guest.gone():
+			_ = send(w, "ended", "", guest.over().Title+".")
 			return
 		case err := <-ended:
 			_ = sendLines(w, lines) // What it has said before it went.

@@ -204,6 +204,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	v, _ := s.watcher.Look()
 	p, name := s.pageOf(r.Context(), r.URL, v, s.Now())
+	p.Guest = guestOf(r)
 	d, err := s.content(p, name)
 	// The browser says by the sum what it has, and gets only what is new.
 	p.Main, p.Sum = template.HTML(d.main), d.id()
@@ -301,7 +302,17 @@ func (s *Server) sendPages(r *http.Request, w http.ResponseWriter, address strin
 	// A browser that comes again says what it got last (HTML, 9.2.4), and one that comes first what the page had.
 	sent := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("sum"))
 	event := func(name string, data any) error { return send(w, name, sent, data) }
+	guest := guestOf(r)
 	for {
+		if why := guest.over(); why != nil {
+			p := s.frame(at.Path)
+			p.Title, p.Problem = why.Title+" – "+s.Cluster, why
+			d, err := s.content(p, "problem")
+			if err != nil {
+				return err
+			}
+			return event("ended", map[string]string{"main": d.main, "title": p.Title})
+		}
 		if s.watcher.Ended() {
 			v, _ := s.watcher.Look()
 			p, name := s.pageOf(r.Context(), at, v, s.Now())
@@ -378,9 +389,12 @@ func (s *Server) pause(r *http.Request, changed <-chan struct{}, grows time.Time
 		defer timer.Stop()
 		old = timer.C
 	}
+	gone := guestOf(r).gone()
 	select {
 	case <-r.Context().Done():
 		return r.Context().Err()
+	case <-gone:
+		return nil
 	case <-old:
 		return nil
 	case <-rest.C:
@@ -388,6 +402,7 @@ func (s *Server) pause(r *http.Request, changed <-chan struct{}, grows time.Time
 	select {
 	case <-r.Context().Done():
 		return r.Context().Err()
+	case <-gone:
 	case <-old:
 	case <-changed:
 	case <-beat.C:

@@ -178,6 +178,8 @@ func (w *Watcher) hurry(node string) {
 type service struct {
 	// Value is nil while nothing is known.
 	Value any
+	// Elsewhere says that nothing is known here, and where it is.
+	Elsewhere bool
 	// Stale says that Value is an old one; Age is how old it is.
 	Stale        bool
 	Age, Problem string
@@ -188,9 +190,21 @@ type service struct {
 	Wrong []Trouble
 }
 
+// old is the age from which on what is known of a service is an old one: the next answer is late.
+const old = serviceEvery + stale
+
+// lacks tells that a page is of what only an operator's machine has.
+func (a Asker) lacks(path string) bool {
+	return path == configurationPath && a.Files == nil || path == machinesPath && a.Machines == nil
+}
+
 // servicePage fills the page of a service.
 func servicePage(path string) func(*Server, asked, *page) bool {
 	return func(s *Server, a asked, p *page) bool {
+		if s.watcher.asker.lacks(path) {
+			p.Data = service{Elsewhere: true}
+			return true
+		}
 		t := s.watcher.lookAt(path)
 		out := service{Value: t.Value}
 		if t.Problem != nil {

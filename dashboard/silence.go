@@ -101,6 +101,12 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) {
 	case s.watcher.Ended():
 		s.page(w, r)
 		return
+	case a.From != "":
+		s.refuse(w, http.StatusForbidden, problem{
+			Title: "This page looks, and does not silence", Text: "It is served by a node, whose certificate can change nothing.",
+			Do: []string{"spore alerts silence", "spore dashboard " + s.Dir},
+		})
+		return
 	case !s.acts():
 		s.refuse(w, http.StatusForbidden, problem{
 			Title: "You may look, and not silence", Text: "That needs a certificate of an operator, and this page has that of a reader.",

@@ -154,6 +154,11 @@ func (v View) unreachable(dir string) []Trouble {
 	switch {
 	case len(v.Nodes) < 2: // The row of the node says it.
 		return nil
+	case v.from != "":
+		return []Trouble{{
+			Level: Critical, Name: "unreachable", Text: "no node answers " + v.from + ", which serves this page",
+			Do: []string{"spore status " + dir, "spore health " + dir + " --node " + v.from, "spore dashboard " + dir},
+		}}
 	case refused == len(v.Nodes):
 		return []Trouble{{
 			Level: Critical, Name: "refused", Text: "no node takes the certificate of this page",

@@ -54,6 +54,9 @@ type page struct {
 	Form *form
 	// Problem is why there is no other page.
 	Problem *problem
+	// From is the node that serves the page; empty on an operator's machine. Guest is who looks at it.
+	From  string
+	Guest *Guest
 }
 
 type link struct {
@@ -233,6 +236,7 @@ func (s *Server) acts() bool { return s.watcher.asker.Silence != nil && s.Token 
 func (s *Server) frame(path string) page {
 	p := page{
 		Cluster: s.Cluster, Dir: s.Dir, Command: "spore dashboard", Acts: s.acts(), Links: s.links(path), Title: s.Cluster,
+		From: s.watcher.asker.From,
 	}
 	if !s.watcher.asker.Ends.IsZero() {
 		p.Ends = s.watcher.asker.Ends.UTC().Format("2006-01-02 15:04 UTC")

@@ -50,16 +50,19 @@ type Asker struct {
 	Verb func(ctx context.Context, role, verb string, o nodeapi.Order) (Reply, error)
 	// On has one node carry out a verb that looks.
 	On func(ctx context.Context, node, verb string, o nodeapi.Order) (Reply, error)
-	// Files are those of the operator's folder that a configuration is compiled from, by their paths in it.
+	// Files are those of the operator's folder that a configuration is compiled from, by their paths in it. It is nil where
+	// there is no such folder.
 	Files func() (map[string][]byte, error)
 	// Metrics asks a node for what it measures, in the text format of Prometheus.
 	Metrics func(ctx context.Context, node string) ([]byte, error)
-	// Machines asks the spore serve of this machine for the machines that boot from the network.
+	// Machines asks the spore serve of this machine for the machines that boot from the network. It is nil on a node.
 	Machines func(ctx context.Context) (Machines, error)
 	// Silence and Unsilence have nobody told of alerts, and end that by the ID of the silence; they return what was done.
 	// Both are nil where the certificate is no operator's.
 	Silence   func(ctx context.Context, w Wish) (string, error)
 	Unsilence func(ctx context.Context, id string) (string, error)
+	// From is the node that serves the pages and asks by a certificate of its own; empty on an operator's machine.
+	From string
 	// Timeout bounds a question.
 	Timeout time.Duration
 	// Ends is when the operator's certificate ends.
@@ -105,6 +108,8 @@ type View struct {
 	cluster func() clusterhealth.Cluster
 	// told is what is known for the pages of services, by their paths.
 	told map[string]Told
+	// from is the node that asks (Asker.From).
+	from string
 }
 
 // Watcher asks nodes while somebody looks.
@@ -128,7 +133,7 @@ func NewWatcher(c facts.Cluster, nodes []facts.Node, a Asker, now func() time.Ti
 	for _, n := range nodes {
 		w.view.Nodes = append(w.view.Nodes, &Node{Node: n, Conditions: map[string]Change{}})
 	}
-	w.view.cluster = judge(c.Name, w.view.Nodes)
+	w.view.cluster, w.view.from = judge(c.Name, w.view.Nodes), a.From
 	return w
 }
 

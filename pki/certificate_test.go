@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/services"
+	"spore/services/dashboard"
 	"spore/services/logs"
 	"spore/services/metrics"
 	"spore/services/service"
@@ -58,15 +59,18 @@ var wants = []want{
 	{"kafka-broker/kafka-01", "kafka", "kafka-01", []string{"spore:kafka-brokers"}, append([]string{"kafka.plant.example"}, hostsOf("kafka-01")...), []string{"10.77.0.14"}, true, true},
 	{"metrics-scraper/edge-01", "agent", "metrics of edge-01", []string{"spore:scraper"}, nil, nil, false, true},
 	{"logs-sender/worker-01", "agent", "worker-01", []string{"spore:sender"}, nil, nil, false, true},
+	{"dashboard-server/edge-01", "agent", "dashboard of edge-01", nil, hostsOf("edge-01"), []string{"10.77.0.16"}, true, false},
+	{"dashboard-reader/edge-01", "agent", "dashboard of edge-01", []string{"spore:reader"}, nil, nil, false, true},
 	{"alerts-peer/edge-01", "alerts", "edge-01", nil, hostsOf("edge-01"), []string{"10.77.0.16"}, true, true},
 	{"mqtt-server/edge-01", "mqtt", "edge-01", nil, append([]string{"mqtt.plant.example"}, hostsOf("edge-01")...), []string{"10.77.0.16"}, true, false},
 }
 
 func TestEveryCertificateIsWhatTheTableSays(t *testing.T) {
 	tree, c, nodes := made(t)
-	c.Services = append(c.Services, &metrics.Settings{}, &logs.Settings{})
+	c.Services = append(c.Services, &metrics.Settings{}, &logs.Settings{}, &dashboard.Settings{})
 	edge := node(t, nodes, "edge-01")
-	edge.Roles = append(edge.Roles, "metrics-store", "alerts", "logs-store")
+	edge.Roles = append(edge.Roles, "metrics-store", "alerts", "logs-store", "dashboard")
+	c.Members["dashboard"] = []string{edge.Name}
 	c.Members["metrics-store"], c.Members["alerts"], c.Members["logs-store"] = []string{edge.Name}, []string{edge.Name}, []string{edge.Name}
 	update(t, tree, c, nodes, begin)
 	rows := map[string]bool{}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"spore/services/ceph"
+	"spore/services/dashboard"
 	"spore/services/dns"
 	"spore/services/kafka"
 	"spore/services/kubernetes"
@@ -43,6 +44,7 @@ var ours = sync.OnceValue(func() *List {
 		ceph.Service(),
 		metrics.Service(),
 		logs.Service(),
+		dashboard.Service(),
 	}, nil)
 })
 

@@ -19,6 +19,7 @@ import (
 	"spore/agent/paths"
 	"spore/agent/roletests"
 	"spore/agent/trail"
+	"spore/agent/withdrawn"
 	"spore/cluster/facts"
 	"spore/wire/nodeapi"
 )
@@ -82,9 +83,8 @@ func ServeOn(ctx context.Context, m *node.Machine, l net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go keeper.Run(ctx)
-	gone := &withdrawals{part: m.Part, say: m.Say}
 	server := api.Server{
-		Rows: rows(m, c, n, keeper), Node: n.Name, Withdrawn: gone.now, Now: m.Now, Say: m.Say, Identity: m.OwnIdentity,
+		Rows: rows(m, c, n, keeper), Node: n.Name, Withdrawn: withdrawn.Of(m.Part, m.Say).Now, Now: m.Now, Say: m.Say, Identity: m.OwnIdentity,
 		Behind: func() bool { _, err := os.Stat(m.Root.At(paths.ClockWrong)); return err == nil },
 	}
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady+"\nSTATUS=answering other nodes and the operator"); err != nil {

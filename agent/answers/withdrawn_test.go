@@ -29,29 +29,6 @@ func withdraw(t *testing.T, m *node.Machine, serials ...string) {
 	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.Part.Dir, facts.ClusterFile), c))
 }
 
-func TestTheCertificatesThatAreWithdrawnAreReadAgain(t *testing.T) {
-	m := nodetest.Brokers(t, "127.0.0.1")["kafka-1"]
-	said := 0
-	w := &withdrawals{part: m.Part, say: func(string) { said++ }}
-	require.Empty(t, w.now())
-	withdraw(t, m, "4f", "5f")
-	require.Equal(t, map[string]bool{"4f": true, "5f": true}, w.now())
-	file := filepath.Join(m.Part.Dir, facts.ClusterFile)
-	good, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.NoError(t, os.Remove(file))
-	require.Len(t, w.now(), 2, "it is being replaced")
-	require.NoError(t, os.WriteFile(file, []byte("{"), 0o644))
-	require.Len(t, w.now(), 2, "what was known is refused all the same")
-	require.Len(t, w.now(), 2)
-	require.Equal(t, 1, said, "it is said once")
-	require.NoError(t, os.Remove(file))
-	require.NoError(t, os.WriteFile(file, good, 0o644))
-	require.Len(t, w.now(), 2)
-	withdraw(t, m)
-	require.Empty(t, w.now(), "a configuration takes it back")
-}
-
 func TestAPushOfTheListCutsWhoeverHasTheCertificate(t *testing.T) {
 	machines, c, tree := nodetest.BrokersWithKeys(t, "127.0.0.1")
 	m := machines["kafka-1"]

@@ -200,7 +200,7 @@ func Build(ctx context.Context, st *store.Store, dir string, o Options) ([]Progr
 
 // OwnDirs are the directories of the source tree that programs of the image are made of; the builder is not among them.
 func OwnDirs() []string {
-	return []string{"agent", "cluster", "pki", "services", "storage", "wire"}
+	return []string{"agent", "cluster", "dashboard", "fleet", "pki", "services", "storage", "wire"}
 }
 
 // BuildOwn compiles a main package of our own source tree, such as "agent" or "agent/stage1", under the given name. The

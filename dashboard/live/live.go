@@ -27,10 +27,13 @@ import (
 // questions, and shorter than nodes keep it.
 const stay = 20 * time.Second
 
+// fresh is after how long a connection to a node is begun anew: the certificate that it shows may have been renewed.
+const fresh = 10 * time.Minute
+
 // Asker asks the nodes of a cluster, with a certificate that ends at a time; zero is one that is renewed. It changes
 // nothing.
 func Asker(c *fleet.Cluster, ends time.Time) dashboard.Asker {
-	a := dashboard.Asker{Node: (&visitor{c: c, visits: map[string]*nodeapi.Visit{}}).ask, Timeout: c.Timeout, Ends: ends}
+	a := dashboard.Asker{Node: (&visitor{c: c, visits: map[string]visit{}}).ask, Timeout: c.Timeout, Ends: ends}
 	a.Logs = func(ctx context.Context, q logs.Question) (logs.Found, error) {
 		return logs.Search(ctx, c, q, time.Now())
 	}
@@ -87,11 +90,17 @@ func devicesOf(ctx context.Context, c *fleet.Cluster, node string) (onDisks, onN
 	return texts[0].String(), texts[1].String(), nil
 }
 
+// visit is a connection to a node, and since when.
+type visit struct {
+	*nodeapi.Visit
+	begun time.Time
+}
+
 // visitor asks each node on one connection.
 type visitor struct {
 	c      *fleet.Cluster
 	mu     sync.Mutex
-	visits map[string]*nodeapi.Visit
+	visits map[string]visit
 }
 
 func (v *visitor) ask(ctx context.Context, name string) (nodeapi.Status, nodeapi.Health, error) {
@@ -118,12 +127,17 @@ func (v *visitor) ask(ctx context.Context, name string) (nodeapi.Status, nodeapi
 func (v *visitor) visit(name string) (*nodeapi.Visit, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if visit := v.visits[name]; visit != nil {
-		return visit, nil
+	old, known := v.visits[name]
+	if known && time.Since(old.begun) < fresh {
+		return old.Visit, nil
 	}
-	visit, err := v.c.Client.Stay(name, stay)
-	if err == nil {
-		v.visits[name] = visit
+	next, err := v.c.Client.Stay(name, stay)
+	if err != nil {
+		return nil, err
 	}
-	return visit, err
+	if known {
+		old.End()
+	}
+	v.visits[name] = visit{next, time.Now()}
+	return next, nil
 }

@@ -33,7 +33,7 @@
     events.addEventListener("ended", (e) => stop(JSON.parse(e.data) + " Close this part and open it to ask again."));
     events.onerror = () => {
       if (!events || events.readyState === EventSource.CLOSED) return stop("It cannot be followed. Close this part and open it to ask again.");
-      state.textContent = "The connection to spore dashboard is lost: nothing new comes.";
+      state.textContent = "The connection to " + (document.body.dataset.from || "spore dashboard") + " is lost: nothing new comes.";
     };
   };
   part.addEventListener("toggle", () => (part.open ? start() : stop("")));

@@ -3,6 +3,8 @@
 (() => {
   const main = document.getElementById("main");
   const lost = document.getElementById("lost");
+  const from = document.body.dataset.from;
+  const by = from || "spore dashboard";
   const say = (text) => {
     lost.textContent = text;
     lost.hidden = false;
@@ -37,7 +39,7 @@
     clearTimeout(silent);
     lost.hidden = true;
     main.classList.remove("stale");
-    silent = setTimeout(() => say("spore dashboard says nothing any more: what you see is old."), 9000);
+    silent = setTimeout(() => say(by + " says nothing any more: what you see is old."), 9000);
   };
   const events = new EventSource("/events?page=" + encodeURIComponent(location.pathname + location.search) + "&sum=" + main.dataset.sum);
   events.addEventListener("page", (e) => {
@@ -60,6 +62,6 @@
   });
   events.onerror = () => {
     clearTimeout(silent);
-    say("The connection to spore dashboard is lost: what you see is old. Is the command still running?");
+    say("The connection to " + by + " is lost: what you see is old. " + (from ? "Open the page again to see why." : "Is the command still running?"));
   };
 })();

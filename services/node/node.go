@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	ceph "spore/services/ceph/node"
+	dashboard "spore/services/dashboard/node"
 	dns "spore/services/dns/node"
 	kafka "spore/services/kafka/node"
 	kubernetes "spore/services/kubernetes/node"
@@ -25,6 +26,7 @@ func Renderings() map[string]rendering.Func {
 		ceph.Renderings,
 		metrics.Renderings,
 		logs.Renderings,
+		dashboard.Renderings,
 	} {
 		maps.Copy(out, of)
 	}

@@ -66,6 +66,31 @@ func (i Identity) ServerConfig(at Clock, greet func(Caller) error) (*tls.Config,
 	}, nil
 }
 
+// PageConfig is how a node answers browsers: a certificate is asked for, and not looked at. Verify does that, so that who
+// shows none, or one that does not hold, is told so by a page. After a handshake that failed, a browser would show an
+// error of its own, which says nothing of what to do.
+func (i Identity) PageConfig() (*tls.Config, error) {
+	pair, pool, err := i.parse()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
+		// A browser offers those of its certificates that are of one of these.
+		ClientCAs: pool, ClientAuth: tls.RequestClientCert,
+		SessionTicketsDisabled: true, NextProtos: []string{"http/1.1"}, // as in ServerConfig
+	}, nil
+}
+
+// Verify tells who has shown a chain of certificates, the own one first, as ServerConfig does.
+func (i Identity) Verify(chain []*x509.Certificate, at Clock) (Caller, error) {
+	_, pool, err := i.parse()
+	if err != nil {
+		return Caller{}, err
+	}
+	return verify(chain, pool, at)
+}
+
 // verify tells who shows a chain of certificates.
 func verify(chain []*x509.Certificate, authorities *x509.CertPool, at Clock) (Caller, error) {
 	if len(chain) == 0 {

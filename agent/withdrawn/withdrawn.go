@@ -1,4 +1,5 @@
-package answers
+// Package withdrawn knows the certificates that the configuration of the running node refuses.
+package withdrawn
 
 import (
 	"io/fs"
@@ -10,9 +11,9 @@ import (
 	"spore/cluster/facts"
 )
 
-// withdrawals are the certificates that the configuration refuses. A configuration that is taken at once shows another
-// file at the same place; it is read again when that happens.
-type withdrawals struct {
+// List is the certificates that the configuration refuses. A configuration that is taken at once shows another file at
+// the same place; it is read again when that happens.
+type List struct {
 	part clusterpart.Part
 	say  func(string)
 
@@ -21,8 +22,11 @@ type withdrawals struct {
 	known map[string]bool
 }
 
-// now returns their serial numbers. Where they cannot be read, those that were known last go on to be refused.
-func (w *withdrawals) now() map[string]bool {
+// Of is the list of a configuration. say is told when it cannot be read.
+func Of(part clusterpart.Part, say func(string)) *List { return &List{part: part, say: say} }
+
+// Now returns their serial numbers (nodeapi.Serial). Where they cannot be read, those that were known last go on to be refused.
+func (w *List) Now() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	file, err := os.Stat(filepath.Join(w.part.Dir, facts.ClusterFile))
