@@ -27,7 +27,7 @@ import (
 )
 
 type options struct {
-	out, pki, passphraseFile, identity string
+	out, p12, pki, passphraseFile, identity string
 	person, role                       string
 	nodes                              []string
 	lifetime                           time.Duration
@@ -49,7 +49,7 @@ var rows = map[string]struct {
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:   "access [DIR] [-o FILE]",
+		Use:   "access [DIR] [-o FILE] [--p12 FILE]",
 		Short: "Create a client certificate for a person who asks or updates nodes",
 		Long: `Access makes a client certificate with a key of its own, for as long as you say, and writes it to a file with what the
 commands that ask nodes need besides the configuration. The certificate comes from the operator's folder (see spore
@@ -61,12 +61,16 @@ certificate holds for the nodes that you name and no others; the commands then a
 file. The commands find it by themselves when it is called DIR.access; without it, they ask for the passphrase of the
 operator's folder each time.
 
+With --p12, it is for a browser instead, which shows it to a node with the role dashboard: a file in the form PKCS #12. The
+password for its import is printed, once. With --p12 and -o there are both files of one certificate.
+
 The right lasts until the certificate expires, so choose a short lifetime. To take it back earlier, write its serial
 number under withdrawn in cluster.yaml and push. --list shows the certificates that were made.`,
 		Example: `  spore access configs
   spore access configs --role admin --lifetime 30m
   spore access configs --user anna --role operator --node edge-1 --node edge-2 --lifetime 720h -o anna.access
   spore access configs --user prometheus --role scraper --lifetime 8760h -o prometheus.access
+  spore access configs --user anna --lifetime 720h --p12 anna.p12
   spore access configs --list`,
 		Args: exit.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,6 +83,7 @@ number under withdrawn in cluster.yaml and push. --list shows the certificates t
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.out, "output", "o", "", "file to write (default: DIR.access)")
+	flags.StringVar(&o.p12, "p12", "", "write a file for a browser (PKCS #12), and print the password for its import")
 	flags.StringVar(&o.pki, "pki", "", "the operator's folder (default: DIR.pki beside the configuration folder DIR)")
 	flags.StringVar(&o.passphraseFile, "passphrase-file", "", "read the folder's passphrase from this file instead of the terminal")
 	flags.StringVar(&o.identity, "identity", "", "age identity file, where the folder is encrypted for recipients")
@@ -129,6 +134,9 @@ func run(cmd *cobra.Command, dir string, o options) error {
 	if kind.role == nodeapi.Scraper && o.out == "" {
 		return exit.Usage(errors.New("a scraper's certificate is not for the commands; write with -o where to put it, such as -o prometheus.access"))
 	}
+	if kind.role == nodeapi.Scraper && o.p12 != "" {
+		return exit.Usage(errors.New("a scraper is a program, and --p12 is for a browser; choose the role reader"))
+	}
 	if o.person == "" {
 		o.person = reach.Person()
 	}
@@ -148,7 +156,7 @@ func run(cmd *cobra.Command, dir string, o options) error {
 	if o.pki == "" {
 		o.pki = filepath.Clean(dir) + ".pki"
 	}
-	if o.out == "" {
+	if o.out == "" && o.p12 == "" {
 		o.out = filepath.Clean(dir) + ".access"
 	}
 	v, err := keys.Open(o.pki, o.passphraseFile, o.identity)
@@ -175,21 +183,38 @@ func run(cmd *cobra.Command, dir string, o options) error {
 	if err := v.AddIssued(issued); err != nil {
 		return err
 	}
-	text, err := reach.Access{
-		Cluster: shared.ID, Person: o.person, Role: kind.role, Ends: made.Ends, Nodes: o.nodes, Serial: made.Serial,
-		Certificate: made.Certificate, Key: string(made.Key), Authorities: string(made.Authority),
-	}.Encode()
-	if err != nil {
-		return err
-	}
-	if err := vault.WriteFile(o.out, text); err != nil {
-		return err
-	}
 	where := ""
 	if len(o.nodes) > 0 {
 		where = " on " + strings.Join(o.nodes, ", ")
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s as %s of cluster %s%s until %s, serial number %s\n",
-		o.out, o.person, o.role, shared.Name, where, made.Ends.Format(time.RFC3339), made.Serial)
+	tell := func(file string) {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s as %s of cluster %s%s until %s, serial number %s\n",
+			file, o.person, o.role, shared.Name, where, made.Ends.Format(time.RFC3339), made.Serial)
+	}
+	if o.out != "" {
+		text, err := reach.Access{
+			Cluster: shared.ID, Person: o.person, Role: kind.role, Ends: made.Ends, Nodes: o.nodes, Serial: made.Serial,
+			Certificate: made.Certificate, Key: string(made.Key), Authorities: string(made.Authority),
+		}.Encode()
+		if err != nil {
+			return err
+		}
+		if err := vault.WriteFile(o.out, text); err != nil {
+			return err
+		}
+		tell(o.out)
+	}
+	if o.p12 == "" {
+		return nil
+	}
+	data, password, err := forBrowser(made, rand.Reader)
+	if err != nil {
+		return err
+	}
+	if err := vault.WriteFile(o.p12, data); err != nil {
+		return err
+	}
+	tell(o.p12)
+	fmt.Fprintf(cmd.OutOrStdout(), "The password for its import, which nothing keeps: %s\n", password)
 	return nil
 }
