@@ -57,9 +57,10 @@ func newOperator(t *testing.T) *operator {
 	every := path("every")
 	require.NoError(t, os.CopyFS(every, os.DirFS(filepath.Join(o.repo, "cluster/testdata/six-nodes"))))
 	edit(t, filepath.Join(every, "cluster.yaml"), clusterID(t, every), clusterID(t, o.configs))
-	edit(t, filepath.Join(every, "cluster.yaml"), "mqtt, dns]", "mqtt, dns, metrics, logs]")
+	edit(t, filepath.Join(every, "cluster.yaml"), "mqtt, dns]", "mqtt, dns, metrics, logs, dashboard]")
+	require.NoError(t, os.WriteFile(filepath.Join(every, "services", "dashboard.yaml"), nil, 0o644))
 	// Alertmanagers have certificates where two of them talk to each other.
-	edit(t, filepath.Join(every, "cluster.yaml"), "roles: [worker]", "roles: [worker, metrics-store, logs-store, alerts]")
+	edit(t, filepath.Join(every, "cluster.yaml"), "roles: [worker]", "roles: [worker, metrics-store, logs-store, alerts, dashboard]")
 	edit(t, filepath.Join(every, "cluster.yaml"), "roles: [kafka-broker]", "roles: [kafka-broker, metrics-store, alerts]")
 	observed := os.DirFS(filepath.Join(o.repo, "examples", "observed", "services"))
 	for _, name := range []string{"metrics.yaml", "logs.yaml", "alerts/press.yaml"} {

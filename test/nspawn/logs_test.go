@@ -45,6 +45,7 @@ func TestLogsOutliveTheirMachines(t *testing.T) {
 		}
 		l.arrived()
 	})
+	l.Step("a browser with a certificate sees pages about all, and another sees why not", l.pages)
 	l.Step("hostile lines are found, and are lines", l.hostile)
 	l.Step("it has what a machine said that is gone", func(t *testing.T) {
 		l.write(l.edge, "last", 50)
