@@ -189,12 +189,26 @@ func manyWatched(t *testing.T, cmd *exec.Cmd) {
 	time.Sleep(measured)
 	used := cpuTime(t, cmd.Process.Pid) - before
 	aMinute := time.Duration(float64(used) * float64(time.Minute) / float64(measured))
-	t.Logf("ten who look at %d nodes: %.2f s of CPU a minute", many, aMinute.Seconds())
+	memory := memoryPeak(t, cmd.Process.Pid)
+	t.Logf("ten who look at %d nodes: %.2f s of CPU a minute, %d MiB", many, aMinute.Seconds(), memory>>10)
 	require.Less(t, aMinute, manyCPU)
+	require.Less(t, memory, manyMemory, "spore-dashboard.service has more than twice as much")
 	stopped()
 	for range cap(events) {
 		require.Positive(t, <-events)
 	}
+}
+
+// memoryPeak is the most memory that a process has had, in KiB (proc_pid_status(5)).
+func memoryPeak(t *testing.T, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(status), "VmHWM:")
+	require.True(t, found)
+	kib, err := strconv.Atoi(strings.Fields(rest)[0])
+	require.NoError(t, err)
+	return kib
 }
 
 // cpuTime is what a process has used (proc_pid_stat(5), utime and stime, in ticks of 10 ms).
