@@ -23,7 +23,7 @@ func TestWhatIsToBeDoneAreCommands(t *testing.T) {
 		}
 		if page, found := strings.CutPrefix(text, "read docs/"); found {
 			page, heading, _ := strings.Cut(page, "#")
-			data, err := os.ReadFile("../../docs/" + page)
+			data, err := os.ReadFile("../docs/" + page)
 			require.NoError(t, err, text)
 			require.Contains(t, strings.ReplaceAll(strings.ToLower(string(data)), " ", "-"), "#-"+heading+"\n", text)
 			continue
