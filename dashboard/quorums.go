@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -117,18 +118,21 @@ func askQuorums(ctx context.Context, w *inquiry, _ any) (any, error) {
 			asks, names = append(asks, q.ask), append(names, q.name)
 		}
 	}
-	out := make(quorums, len(asks))
+	out, problems := make(quorums, len(asks)), make([]error, len(asks))
 	var all sync.WaitGroup
 	for i, ask := range asks {
 		all.Go(func() {
 			m, err := ask()
 			if err != nil {
-				m = &members{Service: names[i], Trouble: err.Error(), Level: Critical}
+				m, problems[i] = &members{Service: names[i], Trouble: err.Error(), Level: Critical}, fmt.Errorf("%s: %w", names[i], err)
 			}
 			out[i] = m
 		})
 	}
 	all.Wait()
+	if !slices.Contains(problems, nil) {
+		return nil, errors.Join(problems...) // What was known last stays on the page, as what is old.
+	}
 	return out, nil
 }
 

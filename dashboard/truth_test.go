@@ -155,3 +155,15 @@ func TestANodeThatDoesNotAnswerIsOneThing(t *testing.T) {
 	_, text = p.page(t, "/alerts")
 	require.Contains(t, text, "edge-01 is silent")
 }
+
+func TestQuorumsOfWhichNoneAnswersStayAsTheyWere(t *testing.T) {
+	s := newServing(t, master, monitor)
+	s.answer("etcd-members", `[{"name":"m-1","started":true,"leader":true}]`)
+	s.answer("ceph-status", `{"monitors":{"all":["s-1"],"quorum":["s-1"],"leader":"s-1"}}`)
+	require.Contains(t, s.show(t, quorumsPath), "Nothing is wrong.")
+	s.err = errors.New("edge-01: no answer in time")
+	text := s.show(t, quorumsPath)
+	require.True(t, s.isGrey(t, quorumsPath))
+	require.Contains(t, text, "It is not known how it is now: etcd: edge-01: no answer in time")
+	require.Contains(t, text, "m-1 leads")
+}
