@@ -104,7 +104,7 @@ func TestHistorySaysWhoDidWhat(t *testing.T) {
 	_, text := p.page(t, "/history?node=edge-01&user=anna&since=7d")
 	require.Equal(t, trail.Question{Nodes: []string{"edge-01"}, User: "anna", Since: "7d"}, asked)
 	require.Contains(t, text, "anna (operator), from 10.0.0.1:5 restart unit=anna anna")
-	require.Contains(t, text, "1 node does not answer; what they alone have is not shown")
+	require.Contains(t, text, "1 node does not answer; what only it has is not shown")
 	require.Contains(t, text, "edge-02: no answer in time")
 	require.Contains(t, text, "2026-11-26 03:01:00")
 	requireClean(t, text)
