@@ -54,6 +54,15 @@ func bomb(levels int) string {
 	return out
 }
 
+// directives are those of YAML that differ.
+func directives(n int) string {
+	var out strings.Builder
+	for i := range n {
+		fmt.Fprintf(&out, "%%TAG !%x! b\n", i)
+	}
+	return out.String()
+}
+
 // full is a text of 1 MiB.
 func full(begin, again, end string) string {
 	return begin + strings.Repeat(again, (MaxFile-len(begin)-len(end))/len(again)) + end
@@ -89,6 +98,8 @@ var hostileDocuments = map[string]struct{ text, problem string }{
 	"letters that look like others":     {"spore: {node: \"\u0435dge-01\"}", "is not a host name"},
 	"a bundle of 1 MiB":                 {full("spore: {bundle: ", "eHh4", "}"), ""},
 	"a bundle that is no base64":        {"spore: {bundle: \"====\"}", "in base64"},
+	"as many directives as fit":         {directives(60_000) + "---\nspore: {node: edge-01}\n", "it has %TAG more than 32 times"},
+	"a directive":                       {"%TAG !a! b\n---\nspore: {}\n", ""},
 	"a tag that makes an object":        {"spore: !!python/object/apply:os.system {node: edge-01}", ""},
 }
 
@@ -116,6 +127,12 @@ func TestHostileDocumentsInAllPlacesCostLittle(t *testing.T) {
 			require.Nil(t, f.Network, what)
 		}
 	}
+	keys := "version: 2\nethernets:\n ? " + strings.Repeat("k", mib/2) + "\n : dhcp4: true\n"
+	for i := range 9000 {
+		keys += fmt.Sprintf("   a%d: x\n", i)
+	}
+	f := within(t, func() Found { return parse("x", map[string][]byte{NetworkConfig: []byte(keys)}) })
+	require.Contains(t, f.Problem, "is not a text of at most 64 ASCII characters", "the name of a card goes before each of its keys")
 	within(t, func() Found { return parseSerial("ds=nocloud;" + strings.Repeat("h=\x1b[2J;x\x1b=;", 5000)) })
 }
 

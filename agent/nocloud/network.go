@@ -224,10 +224,6 @@ func (p *networkParser) search(list pair) error {
 }
 
 func (p *networkParser) add(l Link) error {
-	var err error
-	if l.ID, err = text(l.ID, maxText); err != nil {
-		return err
-	}
 	if p.out.Links = append(p.out.Links, l); len(p.out.Links) > maxLinks {
 		return fmt.Errorf("it describes more than %d cards", maxLinks)
 	}

@@ -34,7 +34,11 @@ func (p *networkParser) ethernet(e pair) error {
 	if err != nil {
 		return err
 	}
-	l := Link{ID: e.key, Name: e.key}
+	// The name goes before those of all keys that are not taken, so it is bounded before it is used.
+	l := Link{Name: e.key}
+	if l.ID, err = text(e.key, maxText); err != nil {
+		return err
+	}
 	for _, pair := range m.pairs {
 		switch pair.key {
 		case "match":

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 
@@ -340,6 +341,8 @@ const (
 	// maxMarks bounds what the parser is given. It takes up to 400 bytes of memory for a mark, and 1 MiB of marks would
 	// take more than a small machine can spare.
 	maxMarks = 100_000
+	// maxTags bounds the directives %TAG: the parser compares each one with all before it.
+	maxTags = 32
 )
 
 // marks counts what parts values in YAML, and more: line breaks (YAML 1.1, section 5.4, has those of Unicode), indicators
@@ -376,6 +379,8 @@ func document(data []byte) (mapping, error) {
 		return mapping{}, errors.New("it is no text")
 	case marks(data) > maxMarks:
 		return mapping{}, fmt.Errorf("it has more than %d lines, commas and brackets", maxMarks)
+	case bytes.Count(data, []byte("%TAG")) > maxTags:
+		return mapping{}, fmt.Errorf("it has %%TAG more than %d times", maxTags)
 	}
 	var root, second yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(data))
@@ -550,6 +555,7 @@ func named(prefix, key string) string { return prefix + printable(key, maxText) 
 // printable is at most limit bytes of a text in ASCII; what a terminal may obey, and letters that look like others, are
 // question marks.
 func printable(s string, limit int) string {
+	s = s[:min(len(s), limit*utf8.UTFMax)] // A key may have 1 MiB, and be named for each key below it.
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return '?'
