@@ -352,7 +352,8 @@ func (v *Volume) ridge(system []byte, skip int, block int64) (name, problem stri
 	area := system[skip:]
 	more := true
 	for range maxContinuations {
-		var next []byte
+		// An area has one continuation. Of several, one is read: others would only be there to cost time.
+		var goesOn []byte
 		for len(area) >= 4 && int(area[2]) >= 4 && int(area[2]) <= len(area) {
 			e := area[:area[2]]
 			area = area[len(e):]
@@ -371,17 +372,17 @@ func (v *Volume) ridge(system []byte, skip int, block int64) (name, problem stri
 			case "SL":
 				problem = "it is a symbolic link, which is not followed"
 			case "CE":
-				if next, err = v.continuation(e, block); err != nil {
-					return "", "", err
-				}
+				goesOn = e
 			case "ST":
 				area = nil
 			}
 		}
-		if next == nil {
+		if goesOn == nil {
 			return name, problem, nil
 		}
-		area = next
+		if area, err = v.continuation(goesOn, block); err != nil {
+			return "", "", err
+		}
 	}
 	return "", "", fmt.Errorf("%w: the name of a file goes on in more than %d places", ErrUnsound, maxContinuations)
 }

@@ -176,6 +176,39 @@ func TestAFileThatCannotBeReadSaysWhy(t *testing.T) {
 }
 
 // FuzzOpen reads whatever a disc may hold: volumes of foreign tools with one change each.
+// counted counts the reads of what it reads from.
+type counted struct {
+	*bytes.Reader
+	reads int
+}
+
+func (c *counted) ReadAt(p []byte, off int64) (int, error) {
+	c.reads++
+	return c.Reader.ReadAt(p, off)
+}
+
+// A volume whose every file goes on in a sector that is full of continuations, each of them that sector again, costs one
+// read for each that is followed.
+func TestContinuationsThatGoOnInManyPlacesCostLittle(t *testing.T) {
+	data := foreign(t, map[string]string{"meta-data": "x"}, "xorriso", "-as", "mkisofs", "-V", "CIDATA", "-R")
+	full := len(data)
+	data = append(data, make([]byte, 2048)...)
+	ce := make([]byte, 28)
+	copy(ce, "CE\x1c\x01")
+	le := binary.LittleEndian
+	le.PutUint32(ce[4:], uint32(full/2048))
+	le.PutUint32(ce[20:], 2048)
+	for at := full; at+len(ce) <= len(data); at += len(ce) {
+		copy(data[at:], ce)
+	}
+	record := recordOf(data, "META_DAT")
+	copy(data[record+bytes.Index(data[record:], []byte("PX")):], ce)
+	r := &counted{Reader: bytes.NewReader(data)}
+	_, err := iso9660.Open(r, int64(len(data)))
+	require.ErrorContains(t, err, "the name of a file goes on in more than 8 places")
+	require.Less(t, r.reads, 32)
+}
+
 func FuzzOpen(f *testing.F) {
 	files := map[string]string{"meta-data": "x", "user-data": "y", strings.Repeat("long", 60): "z"}
 	var volumes [][]byte
