@@ -87,6 +87,20 @@ func readInbox(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, bundle.MaxSize+1))
 }
 
+// Check says why a bundle is not one that the cluster has signed for a node; it is nil for one that is.
+func Check(m *node.Machine, name string, data []byte) error {
+	cluster, err := m.Part.Cluster()
+	if err != nil {
+		return err
+	}
+	keys, err := signingKeys(m, cluster)
+	if err != nil {
+		return err
+	}
+	_, err = bundle.Open(bytes.NewReader(data), bundle.Whose{Cluster: cluster.ID, Node: name, Keys: keys})
+	return err
+}
+
 // signingKeys are those that may have signed the cluster's bundles.
 func signingKeys(m *node.Machine, c *facts.Cluster) (out []ed25519.PublicKey, err error) {
 	for _, text := range c.SigningKeys {

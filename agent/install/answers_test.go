@@ -2,6 +2,8 @@ package install
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -46,8 +48,10 @@ func unattended(t *testing.T, answers string) *node.Machine {
 	require.NoError(t, err)
 	require.NoError(t, atomicfile.WriteJSON(m.Root.At(paths.Identity), detect.Identity{}))
 	for name, content := range map[string]string{
-		path.Join(part, facts.IdentityIndex):           string(index),
-		path.Join(part, facts.ClusterFile):             encode(facts.Cluster{Name: "plant", ID: plantID}),
+		path.Join(part, facts.IdentityIndex): string(index),
+		path.Join(part, facts.ClusterFile): encode(facts.Cluster{
+			Name: "plant", ID: plantID, SigningKeys: []string{base64.StdEncoding.EncodeToString(signingKey.Public().(ed25519.PublicKey))},
+		}),
 		path.Join(part, facts.NodeDir, "edge-01.json"): encode(facts.Node{Name: "edge-01"}),
 		path.Join(part, facts.NodeDir, "storage-01.json"): encode(facts.Node{Name: "storage-01", Disks: []spec.Disk{
 			{Use: "osd", Selector: spec.DiskSelector{WWN: "0x5000c500a1b2c3d4"}},
@@ -161,17 +165,26 @@ func TestAnAnswerFileInstallsOnce(t *testing.T) {
 
 // A machine that was started from a disc has its bundle by the volume alone: the disk starts without that.
 func TestTheBundleOfNoCloudGoesAlong(t *testing.T) {
-	own, foreign := string(signed(t, "edge-01", 1)), string(signed(t, "storage-01", 1))
+	own, foreign := string(signed(t, "edge-01", 2)), string(signed(t, "storage-01", 9))
+	older, newest := string(signed(t, "edge-01", 1)), string(signed(t, "edge-01", 3))
+	_, key, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	forged := string(signedBy(t, key, plantID, "edge-01", 9))
 	for name, tc := range map[string]struct {
 		cloud, medium, want, says string
 	}{
-		"for the node":             {own, "", own, "the disk gets the bundle of NoCloud's user-data"},
-		"with a passphrase":        {string(sealed), "", string(sealed), "the disk gets the bundle of NoCloud's user-data"},
-		"beside that of a medium":  {own, "the medium's", "the medium's", "installing on"},
-		"for another node":         {foreign, "", "", "the bundle of NoCloud's user-data is not for node edge-01, and is not taken along"},
-		"damaged":                  {own[:len(own)/2], "", "", "is not taken along"},
-		"too large":                {strings.Repeat("x", bootinfo.MaxDelivered+1), "", "", "not installed: take the bundle of NoCloud along"},
-		"none on medium or volume": {"", "", "", "installing on"},
+		"for the node":              {own, "", own, "the disk gets the bundle of NoCloud's user-data"},
+		"with a passphrase":         {string(sealed), "", string(sealed), "the disk gets the bundle of NoCloud's user-data"},
+		"beside that of a medium":   {own, "the medium's", "the medium's", "installing on"},
+		"for another node":          {foreign, "", "", `is not taken along: the secret bundle is for another machine: it is for node "storage-01", and this is "edge-01"`},
+		"by other keys":             {forged, "", "", "is not taken along: the secret bundle is not signed by this cluster"},
+		"of another cluster":        {string(signedBy(t, signingKey, "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", "edge-01", 9)), "", "", "is not taken along: the secret bundle is for another machine"},
+		"newer than the medium's":   {own, older, own, "the disk gets the bundle of NoCloud's user-data"},
+		"older than the medium's":   {own, newest, newest, "installing on"},
+		"forged, beside a good one": {forged, older, older, "is not taken along"},
+		"damaged":                   {own[:len(own)/2], "", "", "is not taken along"},
+		"too large":                 {strings.Repeat("x", bootinfo.MaxDelivered+1), "", "", "not installed: take the bundle of NoCloud along"},
+		"none on medium or volume":  {"", "", "", "installing on"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := unattended(t, forEdge+"then: stay\n")

@@ -67,7 +67,7 @@ func (p *Prepared) Close() { p.close() }
 func Prepare(ctx context.Context, m *node.Machine, w Order) (p *Prepared, err error) {
 	m.ReadBoot()
 	m.FindDisks(ctx)
-	o, done, err := gather(ctx, m, w.Disk, "")
+	o, done, err := gather(ctx, m, w.Disk, "", w.WithoutBundle)
 	if err != nil {
 		return nil, err
 	}
@@ -85,14 +85,11 @@ func Prepare(ctx context.Context, m *node.Machine, w Order) (p *Prepared, err er
 		return nil, fmt.Errorf("%s is refused: the node's file gives it to %s; take it out of the file first; "+
 			"nothing was written", t.Where(), use)
 	}
-	if w.WithoutBundle && o.BundleFrom == delivery.NoCloud {
-		o.Choice.Bundle, o.BundleFrom = nil, ""
-	}
 	stored, err := kept(ctx, m, w)
 	if err != nil && len(o.Choice.Bundle) == 0 {
 		return nil, err
 	}
-	if newer(stored, o.Choice.Bundle) {
+	if better(stored, o.Choice.Bundle, o.BundleFrom) {
 		o.Choice.Bundle, o.BundleFrom = stored, delivery.State
 	}
 	p = &Prepared{
@@ -105,17 +102,24 @@ func Prepare(ctx context.Context, m *node.Machine, w Order) (p *Prepared, err er
 // nameOf is what an order repeats.
 func nameOf(t flash.Target) string { return strings.Trim(t.Disk.Named(), "'") }
 
-// newer tells whether the disk gets the bundle of the state rather than that of the medium: where the medium has none,
-// or, as one that cannot be written to, one that the node does not use any more. One with a passphrase stays as it is.
-func newer(stored, medium []byte) bool {
-	if len(stored) == 0 || len(medium) == 0 {
-		return len(stored) > 0
+// better tells whether the disk gets the bundle of the state rather than one from elsewhere. Between its own and that of
+// NoCloud the node has chosen at its start; what it could not open then, anyone who can write a volume may have made.
+func better(stored, other []byte, from string) bool {
+	return newer(stored, other) || len(stored) > 0 && from == delivery.NoCloud
+}
+
+// newer tells whether the disk gets another bundle, of the state or of NoCloud, rather than that of the medium: where the
+// medium has none, or, as one that cannot be written to, one that the node does not use any more. One with a passphrase
+// stays as it is.
+func newer(other, medium []byte) bool {
+	if len(other) == 0 || len(medium) == 0 {
+		return len(other) > 0
 	}
 	old, err := secrets.Claimed(medium)
 	if err != nil {
 		return false
 	}
-	now, err := secrets.Claimed(stored)
+	now, err := secrets.Claimed(other)
 	return err == nil && (now.Cluster != old.Cluster || now.Node != old.Node || now.Serial > old.Serial)
 }
 

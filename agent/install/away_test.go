@@ -2,7 +2,6 @@ package install
 
 import (
 	"crypto/ed25519"
-	"crypto/rand"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/bootinfo"
+	"spore/agent/delivery"
 	"spore/agent/node"
 	"spore/agent/paths"
 	"spore/cluster/spec"
@@ -142,14 +142,19 @@ func TestWhatIsNotTheDiskThatWasLookedAtIsNotWritten(t *testing.T) {
 	}
 }
 
+// signingKey is that of the cluster of unattended.
+var signingKey = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+
 // signed is a bundle of a node.
 func signed(t *testing.T, node string, serial uint64) []byte {
 	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	require.NoError(t, err)
+	return signedBy(t, signingKey, plantID, node, serial)
+}
+
+func signedBy(t *testing.T, key ed25519.PrivateKey, cluster, node string, serial uint64) []byte {
+	t.Helper()
 	data, err := secrets.Sign(secrets.Bundle{
-		Cluster: "6f1f0f5e-3c1b-4b0e-9a65-2d6a7b1c0d11", Node: node, Issued: time.Unix(1_790_000_000, 0).UTC(), Serial: serial,
-		Secrets: map[string]string{"x": "y"},
+		Cluster: cluster, Node: node, Issued: time.Unix(1_790_000_000, 0).UTC(), Serial: serial, Secrets: map[string]string{"x": "y"},
 	}, key)
 	require.NoError(t, err)
 	return data
@@ -163,6 +168,15 @@ func TestTheBundleOfNoCloudIsLeftOutWhereAPersonSaysSo(t *testing.T) {
 	require.NoError(t, os.Remove(m.Root.At(bootinfo.Delivered)))
 	put(t, m, strings.TrimPrefix(bootinfo.DeliveredNoCloud, "/"), string(sealed))
 	for without, want := range map[bool]string{false: "nocloud", true: ""} {
+		p, err := Prepare(t.Context(), m, Order{Disk: inner, WithoutBundle: without})
+		require.NoError(t, err)
+		require.Equal(t, want, p.Bundle)
+		p.Close()
+	}
+	m = unattended(t, "")
+	put(t, m, strings.TrimPrefix(bootinfo.Delivered, "/"), string(signed(t, "edge-01", 1)))
+	put(t, m, strings.TrimPrefix(bootinfo.DeliveredNoCloud, "/"), string(signed(t, "edge-01", 2)))
+	for without, want := range map[bool]string{false: "nocloud", true: "medium"} {
 		p, err := Prepare(t.Context(), m, Order{Disk: inner, WithoutBundle: without})
 		require.NoError(t, err)
 		require.Equal(t, want, p.Bundle)
@@ -186,5 +200,7 @@ func TestTheNewerBundleGoesAlong(t *testing.T) {
 		"a state with something that is no more": {[]byte("damaged"), signed(t, "edge-01", 1), false},
 	} {
 		require.Equal(t, tc.want, newer(tc.stored, tc.medium), name)
+		require.Equal(t, tc.want, better(tc.stored, tc.medium, delivery.Medium), name)
+		require.Equal(t, tc.stored != nil, better(tc.stored, tc.medium, delivery.NoCloud), name)
 	}
 }

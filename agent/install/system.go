@@ -17,6 +17,7 @@ import (
 
 	"spore/agent/bootdisk"
 	"spore/agent/bootinfo"
+	"spore/agent/bundle"
 	"spore/agent/delivery"
 	"spore/agent/detect"
 	"spore/agent/medium"
@@ -24,7 +25,6 @@ import (
 	"spore/agent/slot"
 	"spore/agent/wait"
 	"spore/cluster/spec"
-	secrets "spore/pki/bundle"
 	"spore/pki/seal"
 	"spore/storage/atomicfile"
 	"spore/storage/fat"
@@ -63,7 +63,7 @@ type Wish struct {
 func Attended(ctx context.Context, m *node.Machine, w Wish, in io.Reader, out io.Writer) error {
 	m.ReadBoot()
 	m.FindDisks(ctx)
-	o, done, err := gather(ctx, m, w.Disk, w.Node)
+	o, done, err := gather(ctx, m, w.Disk, w.Node, false)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func once(ctx context.Context, m *node.Machine, w order) error {
 		return err
 	}
 	m.FindDisks(ctx)
-	o, done, err := gather(ctx, m, w.disk, w.node)
+	o, done, err := gather(ctx, m, w.disk, w.node, false)
 	if err != nil {
 		return err
 	}
@@ -256,8 +256,8 @@ func saysOf(id detect.Identity) url.Values {
 	return url.Values{"mac": id.Seen.MACs, "serial": {id.Seen.Serial}, "uuid": {id.Seen.UUID}}
 }
 
-// gather finds out what is installed and where. done closes the medium.
-func gather(ctx context.Context, m *node.Machine, selector spec.DiskSelector, node string) (o Options, done func(), err error) {
+// gather finds out what is installed and where. withoutCloud leaves out NoCloud's bundle. done closes the medium.
+func gather(ctx context.Context, m *node.Machine, selector spec.DiskSelector, node string, withoutCloud bool) (o Options, done func(), err error) {
 	o.Selector = selector
 	if o.Host, err = flash.ThisHost(m.Root.At("/")); err != nil {
 		return o, nil, err
@@ -272,7 +272,7 @@ func gather(ctx context.Context, m *node.Machine, selector spec.DiskSelector, no
 	if !m.Boot.EFI {
 		return o, nil, errors.New("this machine was started without UEFI, and the disk would only start with it: turn UEFI on in the firmware's setup, and start again")
 	}
-	if o.Choice, o.BundleFrom, err = choice(m, node); err != nil {
+	if o.Choice, o.BundleFrom, err = choice(m, node, withoutCloud); err != nil {
 		return o, nil, err
 	}
 	o.Open = func(t flash.Target) (Device, error) { return flash.Open(m.Root.At(t.Path())) }
@@ -281,7 +281,7 @@ func gather(ctx context.Context, m *node.Machine, selector spec.DiskSelector, no
 }
 
 // choice is the node that the medium chose, or another one, and the bundle that came with the machine, with where from.
-func choice(m *node.Machine, node string) (c flash.Choice, from string, err error) {
+func choice(m *node.Machine, node string, withoutCloud bool) (c flash.Choice, from string, err error) {
 	c = flash.Choice{Node: m.Boot.ESPNode, Time: time.Unix(m.Boot.BuildTime, 0)}
 	if node != "" {
 		if _, err := m.Part.Node(node); err != nil {
@@ -294,17 +294,25 @@ func choice(m *node.Machine, node string) (c flash.Choice, from string, err erro
 		return c, "", err
 	}
 	if len(data) > 0 && !medium.Erased(data) {
-		c.Bundle = data
-		return c, delivery.Medium, nil
+		c.Bundle, from = data, delivery.Medium
 	}
-	if c.Bundle, err = cloudBundle(m, c.Node); err != nil || c.Bundle == nil {
+	if withoutCloud {
+		return c, from, nil
+	}
+	cloud, err := cloudBundle(m, c.Node)
+	if err != nil {
 		return c, "", err
 	}
-	return c, delivery.NoCloud, nil
+	if newer(cloud, c.Bundle) {
+		c.Bundle, from = cloud, delivery.NoCloud
+	}
+	return c, from, nil
 }
 
 // cloudBundle is the bundle that NoCloud brought for a node, or for the one that the machine is: the disk starts without
-// the volume, too. Nobody has checked it yet; that of another node would only be refused at each start.
+// the volume, too. Whoever can write a volume can write anything there, so that one that the cluster has not signed for
+// the node stays where it is: on the disk it would keep out one that is good. Whose one with a passphrase is, only that
+// tells.
 func cloudBundle(m *node.Machine, node string) ([]byte, error) {
 	data, err := atomicfile.ReadLimited(m.Root.At(bootinfo.DeliveredNoCloud), bootinfo.MaxDelivered)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -314,7 +322,7 @@ func cloudBundle(m *node.Machine, node string) ([]byte, error) {
 		return nil, fmt.Errorf("take the bundle of NoCloud along: %w", err)
 	}
 	if seal.IsSealed(data) {
-		return data, nil // Whose it is, the passphrase tells.
+		return data, nil
 	}
 	if node == "" {
 		id, err := m.Identity()
@@ -323,8 +331,12 @@ func cloudBundle(m *node.Machine, node string) ([]byte, error) {
 		}
 		node = id.Node
 	}
-	if claim, err := secrets.Claimed(data); err != nil || claim.Node != node {
-		m.Say("the bundle of NoCloud's user-data is not for node " + node + ", and is not taken along")
+	if node == "" {
+		m.Say("the bundle of NoCloud's user-data is not taken along: nothing says which node the machine is")
+		return nil, nil
+	}
+	if err := bundle.Check(m, node, data); err != nil {
+		m.Say(fmt.Sprintf("the bundle of NoCloud's user-data is not taken along: %v", err))
 		return nil, nil
 	}
 	return data, nil
