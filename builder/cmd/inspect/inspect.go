@@ -257,8 +257,12 @@ func (s *Summary) readAnswers(nodes []facts.Node) {
 
 // printMedium says what the medium makes of a machine: the node that it chooses, and how the machine installs itself.
 func (s *Summary) printMedium(w io.Writer) {
-	if s.Image.Node != "" {
-		fmt.Fprintf(w, "chooses\tthe node %s\n", s.Image.Node)
+	switch n := s.Image.Node; {
+	case n == "":
+	case slices.ContainsFunc(s.Cluster.Nodes, func(known Node) bool { return known.Name == n }):
+		fmt.Fprintf(w, "chooses\tthe node %s\n", n)
+	default: // It may be anything, such as what a terminal obeys.
+		fmt.Fprintf(w, "chooses\tno node: the image has none that is called %+q\n", n)
 	}
 	switch a := s.Installs; {
 	case a == nil:

@@ -54,8 +54,9 @@ func TestWhatAMediumMakesOfAMachineIsPrinted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		node, answers, want string
 	}{
-		"nothing": {"", "", ""},
-		"a node":  {"edge-01", "", "chooses\tthe node edge-01\n"},
+		"nothing":                  {"", "", ""},
+		"a node":                   {"edge-01", "", "chooses\tthe node edge-01\n"},
+		"a node that there is not": {"\x1b[2J", "", `chooses	no node: the image has none that is called "\x1b[2J"` + "\n"},
 		"an answer file": {"edge-01", "node: edge-01\ndisk: {wwn: \"0x5000c500a1b2c3d4\"}\nstate: erase\n",
 			"chooses\tthe node edge-01\ninstalls\tthe node edge-01 on the disk wwn:0x5000c500a1b2c3d4, state: erase, and then: restart\n"},
 		"an answer file for a node that there is not": {"", "node: edge-99\ndisk: {serial: S5H9NX0R}\n",
@@ -63,7 +64,7 @@ func TestWhatAMediumMakesOfAMachineIsPrinted(t *testing.T) {
 		"no answer file": {"", "\x00", "installs\tnothing: /spore/answers:1:1: error: the control character 0x00 does not belong in YAML; remove it\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := Summary{Image: &image.Info{Node: tc.node, Answers: []byte(tc.answers)}}
+			s := Summary{Image: &image.Info{Node: tc.node, Answers: []byte(tc.answers)}, Cluster: Cluster{Nodes: []Node{{Name: "edge-01"}}}}
 			s.readAnswers(nodes)
 			var out strings.Builder
 			s.printMedium(&out)
