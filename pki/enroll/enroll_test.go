@@ -488,3 +488,21 @@ func FuzzParsePending(f *testing.F) {
 		}
 	})
 }
+
+func TestWhoHasHeardAClaimChangesNothingOfIt(t *testing.T) {
+	l := newLab(t)
+	first, second := claim(key(t), "edge-1"), claim(key(t), "edge-1")
+	second.MACs, second.Serial, second.UUID = []string{"52:54:00:00:00:02"}, "S2", "bb"
+	l.ask(t, first)
+	l.approve(t, first)
+	require.Equal(t, Given, l.ask(t, second).Pending.State)
+
+	heard := second
+	heard.MACs, heard.Serial, heard.UUID = first.MACs, first.Serial, first.UUID
+	require.Equal(t, second.Fingerprint(), heard.Fingerprint())
+	require.Equal(t, Given, l.ask(t, heard).Pending.State, "the second machine is not taken for the first one")
+	heard = first
+	heard.MACs, heard.Serial, heard.UUID = second.MACs, second.Serial, second.UUID
+	l.ask(t, heard)
+	require.Equal(t, Given, l.ask(t, second).Pending.State, "nor the first one for the second")
+}

@@ -188,12 +188,17 @@ func (s *Server) note(c Claim, remote string) (_ Request, fresh, ok bool) {
 		}
 		s.requests[id] = q
 	}
-	// Everybody can send what he has heard of a claim; a claim without an answer takes none away, and the last answer is
+	// Everybody can send what he has heard of a claim, with cards and numbers of his own: they are not in the fingerprint,
+	// and the first ones, which the machine sent, stay. A claim without an answer takes none away, and the last answer is
 	// kept.
-	if c.Evidence == nil || q.nonce == nil || !bytes.Equal(c.Evidence.Nonce, q.nonce) {
-		c.Evidence = q.Claim.Evidence
+	if !found {
+		q.Claim = c
+		q.Claim.Evidence = nil
 	}
-	q.Claim, q.Last = c, now
+	if c.Evidence != nil && q.nonce != nil && bytes.Equal(c.Evidence.Nonce, q.nonce) {
+		q.Claim.Evidence = c.Evidence
+	}
+	q.Last = now
 	s.judge(q)
 	// A place belongs to the address that took it: else a repeated claim would have it counted among those of another one.
 	if q.Remote == "" || q.State == Approved {
