@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/google/go-tpm/tpm2/transport"
@@ -21,6 +22,7 @@ import (
 	"spore/cluster/facts"
 	"spore/pki/attest"
 	"spore/pki/enroll"
+	"spore/pki/seal"
 	"spore/storage/atomicfile"
 )
 
@@ -81,6 +83,8 @@ func Enroll(ctx context.Context, m *node.Machine) error {
 			return nil
 		}
 		t.in.Medium = nil // This unit mounts nothing, and what came on the medium was refused.
+		// Also what a passphrase has opened: else it would be waited for again.
+		t.in.Delivered = slices.DeleteFunc(t.in.Delivered, func(d delivery.Delivered) bool { return seal.IsSealed(d.Data) })
 	}
 	err = enrollAs(ctx, m, t, server, c.ID, info.Delivery)
 	if ctx.Err() != nil {
@@ -109,7 +113,8 @@ func enrollAs(ctx context.Context, m *node.Machine, t *taker, server asked, clus
 	defer prove.close()
 	claim.TPM = prove.keys
 	return enrolment.Run(ctx, enrolment.Input{
-		Claim: claim, Base: server.base, Server: server.words, Why: cmp.Or(refused, "no bundle came with the machine"), Sleep: wait.Sleep,
+		Claim: claim, Base: server.base, Server: server.words, Sleep: wait.Sleep,
+		Why: cmp.Or(refused, "no bundle came with the machine"),
 		Ask: enrolment.WithProof(client.Ask, claim, prove.quote(), m.Say),
 		Take: func(ctx context.Context, sealed []byte) error {
 			if t == nil {
@@ -218,6 +223,10 @@ func (t *taker) takeSealed(ctx context.Context, key enroll.Key, activate enroll.
 	data, err := key.Open(sealed, activate)
 	if err != nil {
 		return err
+	}
+	if seal.IsSealed(data) {
+		// Everybody can encrypt to this key: nobody is to be asked for a passphrase because of that.
+		return errors.New("it is encrypted with a passphrase, and no server of this cluster sends that")
 	}
 	before := t.in.Delivered
 	t.in.Delivered = append(before[:len(before):len(before)], delivery.Delivered{From: delivery.Network, Data: data})

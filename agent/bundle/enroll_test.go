@@ -174,6 +174,47 @@ func TestWhatWasRefusedIsSaidBesideTheQuestion(t *testing.T) {
 	require.True(t, strings.HasPrefix(info.Delivery, "the bundle that the firmware gave was refused: "), "a process that is started again says it, too")
 }
 
+// Everybody can encrypt to a key that he has heard.
+func TestAServerCannotHaveThePassphraseAskedFor(t *testing.T) {
+	a := newAsking(t)
+	require.NoError(t, Take(t.Context(), a.Machine, false))
+	a.run()
+	a.shows("waiting for the operator")
+	data, err := seal.WithPassphrase(a.bundle("node-00001"), "five words drawn by dice", 10)
+	require.NoError(t, err)
+	r := a.server.Requests()[0]
+	sealed, err := enroll.Seal(data, r.Claim, false)
+	require.NoError(t, err)
+	require.NoError(t, a.server.Approve(enroll.Approval{Claim: r.Claim, Sealed: sealed, At: time.Now()}))
+	a.shows("sent was refused: it is encrypted with a passphrase")
+	require.NoFileExists(t, a.Root.At(paths.BundleAsk))
+	require.FileExists(t, a.Root.At(paths.BundleEnroll), "it goes on to ask when its process is started again")
+}
+
+func TestABundleThatAPassphraseOpenedInVainIsNotWaitedFor(t *testing.T) {
+	a := newAsking(t)
+	sealed, err := seal.WithPassphrase(a.bundle("node-00002"), "five words drawn by dice", 10)
+	require.NoError(t, err)
+	require.NoError(t, deliverTo(a.Machine, sealed))
+	tk, err := newTaker(a.Machine)
+	require.NoError(t, err)
+	for i := range tk.in.Delivered {
+		tk.in.Delivered[i].Opened = a.bundle("node-00002")
+	}
+	_, err = tk.take(t.Context())
+	require.NoError(t, err)
+	require.FileExists(t, a.Root.At(paths.BundleEnroll))
+
+	done := a.run()
+	require.Contains(t, a.shows("waiting for the operator").Problem, "was refused")
+	a.approve(a.server.Requests()[0], "node-00001")
+	require.NoError(t, <-done)
+	info := readInfo(t, a.Machine)
+	require.NotZero(t, info.Serial)
+	require.Empty(t, info.Problem)
+	require.NoFileExists(t, a.Root.At(paths.BundleAsk))
+}
+
 func TestWhoAsksNobody(t *testing.T) {
 	for name, change := range map[string]func(a asking){
 		"without enroll in cluster.yaml": func(a asking) { a.asks("") },

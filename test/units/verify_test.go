@@ -93,6 +93,7 @@ func TestNothingWaitsForWhatIsOrderedAfterIt(t *testing.T) {
 		{"spore-bundle.service", "Before=spore-agent.service shutdown.target"},
 		{"spore-passphrase.service", "Type=exec"},
 		{"spore-enroll.service", "Type=exec"},
+		{"spore-passphrase.service", "OnSuccess=spore-enroll.service"},
 		{"var.mount", "After=spore-state.service cluster-detect.service cluster-detect-network.service"},
 	} {
 		data, err := os.ReadFile(filepath.Join("../../units", tc.unit))
