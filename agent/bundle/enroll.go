@@ -228,6 +228,10 @@ func (t *taker) takeSealed(ctx context.Context, key enroll.Key, activate enroll.
 		// Everybody can encrypt to this key: nobody is to be asked for a passphrase because of that.
 		return errors.New("it is encrypted with a passphrase, and no server of this cluster sends that")
 	}
+	var shown Info
+	if err := atomicfile.ReadJSON(t.m.Root.At(paths.BundleInfo), &shown); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	before := t.in.Delivered
 	t.in.Delivered = append(before[:len(before):len(before)], delivery.Delivered{From: delivery.Network, Data: data})
 	out, err := t.take(ctx)
@@ -236,7 +240,8 @@ func (t *taker) takeSealed(ctx context.Context, key enroll.Key, activate enroll.
 	}
 	if err != nil {
 		t.in.Delivered = before
-		return err
+		// The fingerprint is still compared, and what a server sends says nothing of what came with the machine.
+		return errors.Join(err, atomicfile.WriteJSON(t.m.Root.At(paths.BundleInfo), shown))
 	}
 	if t.vault == nil {
 		t.m.Say("the bundle is used and not kept, so that the next boot wants an approval again: " + t.noVault)

@@ -215,6 +215,21 @@ func TestABundleThatAPassphraseOpenedInVainIsNotWaitedFor(t *testing.T) {
 	require.NoFileExists(t, a.Root.At(paths.BundleAsk))
 }
 
+func TestABundleThatIsRefusedAgainLeavesTheFingerprint(t *testing.T) {
+	a := newAsking(t)
+	require.NoError(t, Take(t.Context(), a.Machine, false))
+	tk, err := newTaker(a.Machine)
+	require.NoError(t, err)
+	key, err := enroll.NewKey()
+	require.NoError(t, err)
+	sealed, err := enroll.Seal(a.bundle("node-00002"), enroll.Claim{Key: key.Public()}, false)
+	require.NoError(t, err)
+	require.NoError(t, tk.show("it was refused", "what came was refused", "k3vq-7xha-m2pd-wz4c-ab2e"))
+	shown := readInfo(t, a.Machine)
+	require.ErrorContains(t, tk.takeSealed(t.Context(), key, nil, sealed), "node-00002")
+	require.Equal(t, shown, readInfo(t, a.Machine))
+}
+
 func TestWhoAsksNobody(t *testing.T) {
 	for name, change := range map[string]func(a asking){
 		"without enroll in cluster.yaml": func(a asking) { a.asks("") },
