@@ -94,7 +94,8 @@ func (in Input) once(ctx context.Context) (problem string, failed bool) {
 	case enroll.Unknown:
 		return fmt.Sprintf("%s, and %s has none for it: %s", in.Why, in.Base, a.Pending.Message), false
 	}
-	return fmt.Sprintf("%s, and the operator refused the key of this machine, with the fingerprint %s, at %s; start it again for another key, or approve it after all", in.Why, fingerprint, in.Base), false
+	return fmt.Sprintf("%s, and the operator refused the key of this machine, with the fingerprint %s, at %s; the operator can still approve it",
+		in.Why, fingerprint, in.Base), false
 }
 
 // WithProof asks with a claim, and has the TPM answer where the server asks with a nonce: at once, since the operator

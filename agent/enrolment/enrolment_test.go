@@ -50,7 +50,7 @@ func TestItAsksUntilTheBundleIsTaken(t *testing.T) {
 	require.Equal(t, []string{
 		silent,
 		"no bundle came with the machine; waiting for the operator to approve the key of this machine (spore approve) at http://10.0.0.1/: spore serve must show the fingerprint " + fp,
-		"no bundle came with the machine, and the operator refused the key of this machine, with the fingerprint " + fp + ", at http://10.0.0.1/; start it again for another key, or approve it after all",
+		"no bundle came with the machine, and the operator refused the key of this machine, with the fingerprint " + fp + ", at http://10.0.0.1/; the operator can still approve it",
 		"edge-1 has been given to another machine (fingerprint aaaa-bbbb-cccc-dddd-eeee, approved 2026-05-01 12:30 UTC): this one needs another node, or spore approve --replace by the operator, says http://10.0.0.1/; no bundle came with the machine; the key of this machine has the fingerprint " + fp,
 		"no bundle came with the machine, and http://10.0.0.1/ has none for it: no such node",
 		silent,
