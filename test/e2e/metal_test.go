@@ -184,6 +184,7 @@ func (m metal) testLife(t *testing.T) {
 	t.Run("on the second boot with the disk grown", func(t *testing.T) {
 		c := m.machine(t, "metal-grown", disk)
 		c.RTC = "1970-01-01T00:00:00" // The firmware makes 2070 of it.
+		c.Display = true
 		c.SMBIOS.KernelArguments = []string{"spore.console"}
 		c.SMBIOS.Credentials = map[string][]byte{"spore.bundle": m.bundle(t, "metal-01")}
 		g := boot(t, c)
@@ -191,6 +192,7 @@ func (m metal) testLife(t *testing.T) {
 		t.Run("it has the host's time, and tells it", func(t *testing.T) { m.requireTime(t, g, second) })
 		m.requireMetal(t, g, second)
 		m.inspect(t, g, first, end)
+		t.Run("its monitor", func(t *testing.T) { hasAMonitor(t, g) })
 		g.hasStuckStopJob()
 		g.endInOrder()
 	})

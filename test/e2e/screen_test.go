@@ -97,16 +97,8 @@ func (g *guest) opened(from int) (mark int, ok bool) {
 	return mark, err == nil
 }
 
-// hasTitle tells whether the first row of a picture is a bar, as the title of a page is.
-func hasTitle(picture image.Image) bool {
-	b, bright := picture.Bounds(), 0
-	for x := b.Min.X; x < b.Max.X; x++ {
-		if r, _, _, _ := picture.At(x, b.Min.Y+1).RGBA(); r > 0x6000 {
-			bright++
-		}
-	}
-	return bright > b.Dx()/2
-}
+// hasTitle tells whether a picture shows a page.
+func hasTitle(picture image.Image) bool { return hasBar(picture, 0, picture.Bounds().Dx()/glyphWidth) }
 
 // picture is what the monitor shows; it is kept in the folder SPORE_RESULTS, if that is set.
 func (g *guest) picture(t *testing.T, name string) image.Image {
