@@ -65,8 +65,10 @@ func Serve(ctx context.Context, l net.Listener, o Options, pages http.Handler) e
 		}
 		return config, err
 	}}
+	// There is no bound for reading a whole request (ReadTimeout): behind one the server reads on, to see whether the browser
+	// is still there, and pages stay open.
 	s := &http.Server{
-		Handler: &gate{o, pages}, ReadHeaderTimeout: headerBound, ReadTimeout: headerBound, WriteTimeout: writeBound,
+		Handler: &gate{o, pages}, ReadHeaderTimeout: headerBound, WriteTimeout: writeBound,
 		IdleTimeout: idleBound, MaxHeaderBytes: maxHeader,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, seatKey{}, c.(*tls.Conn).NetConn())

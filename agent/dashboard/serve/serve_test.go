@@ -290,6 +290,17 @@ func TestAPageThatIsOpenEndsWithTheCertificate(t *testing.T) {
 	}
 }
 
+func TestAPageStaysOpen(t *testing.T) {
+	p := newPlant(t)
+	res, err := p.browser(p.access(pki.NodeReader, time.Hour)).Get(p.at + "/events?page=/")
+	require.NoError(t, err)
+	defer res.Body.Close()
+	begun := time.Now()
+	for in := bufio.NewScanner(res.Body); time.Since(begun) < 15*time.Second; {
+		require.True(t, in.Scan(), "after %s: %v", time.Since(begun), in.Err())
+	}
+}
+
 func TestAJournalThatIsFollowedEndsWithTheCertificate(t *testing.T) {
 	p := newPlant(t)
 	pair := p.access(pki.NodeReader, time.Hour)
