@@ -106,7 +106,8 @@ type Ask struct {
 	nodeapi.Logs
 }
 
-// Asks are the nodes that were chosen, each with its units.
+// Asks are the nodes that were chosen, each with its units: those of the options where there may be several, and else
+// units.
 func (o *Options) Asks(c *fleet.Cluster, q nodeapi.Logs, units []string) ([]Ask, error) {
 	names := o.Units
 	if !o.Several {

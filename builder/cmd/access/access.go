@@ -28,10 +28,10 @@ import (
 
 type options struct {
 	out, p12, pki, passphraseFile, identity string
-	person, role                       string
-	nodes                              []string
-	lifetime                           time.Duration
-	list, asJSON                       bool
+	person, role                            string
+	nodes                                   []string
+	lifetime                                time.Duration
+	list, asJSON                            bool
 }
 
 // rows are the kinds of certificates, by the name of a role.
@@ -61,8 +61,8 @@ certificate holds for the nodes that you name and no others; the commands then a
 file. The commands find it by themselves when it is called DIR.access; without it, they ask for the passphrase of the
 operator's folder each time.
 
-With --p12, it is for a browser instead, which shows it to a node with the role dashboard: a file in the form PKCS #12. The
-password for its import is printed, once. With --p12 and -o there are both files of one certificate.
+With --p12, it is for a browser instead, which shows it to a node with the role dashboard: a file in the form PKCS #12.
+The password for its import is printed, once. With --p12 and -o there are both files of one certificate.
 
 The right lasts until the certificate expires, so choose a short lifetime. To take it back earlier, write its serial
 number under withdrawn in cluster.yaml and push. --list shows the certificates that were made.`,

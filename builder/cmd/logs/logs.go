@@ -110,7 +110,11 @@ func (o *options) run(cmd *cobra.Command, args []string, now time.Time) error {
 			return err
 		}
 	}
-	asks, err := o.Asks(c, q, args)
+	var units []string
+	if !o.Several {
+		units = args[1:] // Behind the node.
+	}
+	asks, err := o.Asks(c, q, units)
 	if err != nil {
 		return exit.Usage(err)
 	}
