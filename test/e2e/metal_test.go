@@ -222,7 +222,7 @@ func (m metal) requireMetal(t *testing.T, g *guest, s vm.Status) {
 	require.Len(t, s.Conflicts, 1, s.Raw)
 	require.Equal(t, takenIP, s.Conflicts[0].IP)
 	require.Equal(t, takenMAC, s.Conflicts[0].MAC)
-	require.Less(t, s.Times["activated"], s.Times["network"]+10, "nobody waits for the address that is taken")
+	require.Less(t, s.Times["activated"], s.Times["network"]+20, "nobody waits for the address that is taken")
 	requireName(t, g)
 }
 
