@@ -371,6 +371,19 @@ func TestAVolumeThatIsTornIsSaid(t *testing.T) {
 	faults.Tried(t, tried)
 }
 
+func TestAStickWithManyPartitionsHidesNoVolume(t *testing.T) {
+	devices := map[string][]byte{"sda": nil, "sr0": disc(t, "cidata", chosen)}
+	for i := range 255 {
+		devices[fmt.Sprintf("sda%d", i+1)] = nil
+	}
+	require.Equal(t, "edge-01", Find(Options{Source: disks(t, devices), Volumes: true}).Node)
+	for i := range maxDevices {
+		devices[fmt.Sprintf("sdb%d", i+1)] = nil
+	}
+	devices["sdb"] = nil
+	require.Contains(t, Find(Options{Source: disks(t, devices), Volumes: true}).Problem, "so no volume was looked for")
+}
+
 func TestAVolumeThatIsTakenAwayIsNone(t *testing.T) {
 	s := disks(t, map[string][]byte{"sr0": disc(t, "cidata", chosen)})
 	require.NoError(t, os.Remove(filepath.Join(s.Dev, "sr0")))

@@ -19,8 +19,9 @@ import (
 // MaxFile bounds a file of a volume, in bytes.
 const MaxFile = 1 << 20
 
-// maxDevices bounds the devices that are looked at; virtual machines have fewer.
-const maxDevices = 256
+// maxDevices bounds the devices that are looked at. One stick has up to 255 partitions, which may not hide the volume
+// behind them.
+const maxDevices = 1024
 
 // maxVolumes bounds the volumes of which files are read: one stick may have a hundred partitions, whose files take the
 // memory of a small machine, or minutes to parse.
@@ -117,7 +118,10 @@ func (s Source) devices() ([]string, error) {
 			}
 		}
 	}
-	return out[:min(len(out), maxDevices)], nil
+	if len(out) > maxDevices {
+		return nil, fmt.Errorf("there are %d disks and partitions, more than %d, so no volume was looked for; take some out", len(out), maxDevices)
+	}
+	return out, nil
 }
 
 func (s Source) removable(d blockdev.Disk) bool {
@@ -160,18 +164,19 @@ func (s Source) volume(device string, names []string) (v Volume, ok bool) {
 // open opens the filesystem of a volume with one of the labels; kind is empty where there is none. A volume that has the
 // label and is damaged is an error: what it said before may not be left out without a word.
 func open(r io.ReaderAt, size int64) (kind string, files filesystem, err error) {
-	disc, err := iso9660.Open(r, size)
-	if err == nil && !slices.Contains(labels, disc.Label()) {
-		return "", nil, nil
-	}
-	if err == nil || slices.Contains(labels, iso9660.Label(r, size)) {
-		return "iso9660", disc, err
+	// The files of other discs are not listed: they may be many. One that is under a FAT may be left of what was there.
+	label := iso9660.Label(r, size)
+	if label == "" || slices.Contains(labels, label) {
+		disc, err := iso9660.Open(r, size)
+		if err == nil && slices.Contains(labels, disc.Label()) || label != "" {
+			return "iso9660", disc, err
+		}
 	}
 	f, err := fat.OpenAny(r, size)
 	if err != nil {
 		return "", nil, nil
 	}
-	label, err := f.Label()
+	label, err = f.Label()
 	if !slices.Contains(labels, label) {
 		return "", nil, nil
 	}
