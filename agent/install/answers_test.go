@@ -156,11 +156,17 @@ func TestAnAnswerFileInstallsOnce(t *testing.T) {
 	require.Contains(t, said, ErrDone.Error())
 	require.Equal(t, 1, off)
 
+	// What does not go along is said when something is written, not at each try.
+	put(t, m, strings.TrimPrefix(bootinfo.DeliveredNoCloud, "/"), "forged")
+	said = strings.Join(runUnattended(t, m), "\n")
+	require.NotContains(t, said, "not taken along")
+
 	// Another file is another order.
 	put(t, m, strings.TrimPrefix(bootinfo.Answers, "/"), forEdge+"then: stay\n")
 	said = strings.Join(runUnattended(t, m), "\n")
 	require.Contains(t, said, "read back and compared")
 	require.Contains(t, said, "the machine stays on")
+	require.Contains(t, said, "not taken along")
 }
 
 // A machine that was started from a disc has its bundle by the volume alone: the disk starts without that.

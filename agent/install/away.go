@@ -89,6 +89,9 @@ func Prepare(ctx context.Context, m *node.Machine, w Order) (p *Prepared, err er
 	if err != nil && len(o.Choice.Bundle) == 0 {
 		return nil, err
 	}
+	if o.BundleNote != "" {
+		m.Say(o.BundleNote)
+	}
 	if better(stored, o.Choice.Bundle, o.BundleFrom) {
 		o.Choice.Bundle, o.BundleFrom = stored, delivery.State
 	}

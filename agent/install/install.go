@@ -37,6 +37,8 @@ type Options struct {
 	Choice   flash.Choice
 	// BundleFrom is where the bundle of Choice comes from (package delivery); empty where it has none.
 	BundleFrom string
+	// BundleNote says why that of NoCloud is not taken along; empty where it is, or there is none.
+	BundleNote string
 	// EraseState gives up the state on the disk.
 	EraseState bool
 	// Own, where it is set, is the PARTUUID of the only state partition that the disk may have: with any other one, and

@@ -80,6 +80,9 @@ func Attended(ctx context.Context, m *node.Machine, w Wish, in io.Reader, out io
 	}
 	o.Confirm = func(t flash.Target, content string) error {
 		fmt.Fprintf(out, "%s holds: %s.\n", t.Where(), content)
+		if o.BundleNote != "" {
+			fmt.Fprintln(out, o.BundleNote)
+		}
 		if w.Yes {
 			return nil
 		}
@@ -185,6 +188,9 @@ func once(ctx context.Context, m *node.Machine, w order) error {
 	meter, last := flash.Meter{Now: m.Now}, m.Now()
 	o.Confirm = func(t flash.Target, content string) error {
 		m.Say("installing on " + t.Where() + ", which holds: " + content)
+		if o.BundleNote != "" {
+			m.Say(o.BundleNote)
+		}
 		if o.BundleFrom == delivery.NoCloud {
 			m.Say("the disk gets the bundle of NoCloud's user-data")
 		}
@@ -272,7 +278,7 @@ func gather(ctx context.Context, m *node.Machine, selector spec.DiskSelector, no
 	if !m.Boot.EFI {
 		return o, nil, errors.New("this machine was started without UEFI, and the disk would only start with it: turn UEFI on in the firmware's setup, and start again")
 	}
-	if o.Choice, o.BundleFrom, err = choice(m, node, withoutCloud); err != nil {
+	if err = o.choose(m, node, withoutCloud); err != nil {
 		return o, nil, err
 	}
 	o.Open = func(t flash.Target) (Device, error) { return flash.Open(m.Root.At(t.Path())) }
@@ -280,66 +286,64 @@ func gather(ctx context.Context, m *node.Machine, selector spec.DiskSelector, no
 	return o, done, err
 }
 
-// choice is the node that the medium chose, or another one, and the bundle that came with the machine, with where from.
-func choice(m *node.Machine, node string, withoutCloud bool) (c flash.Choice, from string, err error) {
-	c = flash.Choice{Node: m.Boot.ESPNode, Time: time.Unix(m.Boot.BuildTime, 0)}
+// choose takes the node that the medium chose, or another one, and the bundle that came with the machine.
+func (o *Options) choose(m *node.Machine, node string, withoutCloud bool) error {
+	o.Choice = flash.Choice{Node: m.Boot.ESPNode, Time: time.Unix(m.Boot.BuildTime, 0)}
 	if node != "" {
 		if _, err := m.Part.Node(node); err != nil {
-			return c, "", fmt.Errorf("node %q: %w", node, err)
+			return fmt.Errorf("node %q: %w", node, err)
 		}
-		c.Node = node
+		o.Choice.Node = node
 	}
 	data, err := os.ReadFile(m.Root.At(bootinfo.Delivered))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return c, "", err
+		return err
 	}
 	if len(data) > 0 && !medium.Erased(data) {
-		c.Bundle, from = data, delivery.Medium
+		o.Choice.Bundle, o.BundleFrom = data, delivery.Medium
 	}
 	if withoutCloud {
-		return c, from, nil
+		return nil
 	}
-	cloud, err := cloudBundle(m, c.Node)
+	cloud, note, err := cloudBundle(m, o.Choice.Node)
 	if err != nil {
-		return c, "", err
+		return err
 	}
-	if newer(cloud, c.Bundle) {
-		c.Bundle, from = cloud, delivery.NoCloud
+	if o.BundleNote = note; newer(cloud, o.Choice.Bundle) {
+		o.Choice.Bundle, o.BundleFrom = cloud, delivery.NoCloud
 	}
-	return c, from, nil
+	return nil
 }
 
 // cloudBundle is the bundle that NoCloud brought for a node, or for the one that the machine is: the disk starts without
 // the volume, too. Whoever can write a volume can write anything there, so that one that the cluster has not signed for
-// the node stays where it is: on the disk it would keep out one that is good. Whose one with a passphrase is, only that
-// tells.
-func cloudBundle(m *node.Machine, node string) ([]byte, error) {
-	data, err := atomicfile.ReadLimited(m.Root.At(bootinfo.DeliveredNoCloud), bootinfo.MaxDelivered)
+// the node stays where it is, and note says so: on the disk it would keep out one that is good. Whose one with a
+// passphrase is, only that tells.
+func cloudBundle(m *node.Machine, node string) (data []byte, note string, err error) {
+	data, err = atomicfile.ReadLimited(m.Root.At(bootinfo.DeliveredNoCloud), bootinfo.MaxDelivered)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, "", nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("take the bundle of NoCloud along: %w", err)
+		return nil, "", fmt.Errorf("take the bundle of NoCloud along: %w", err)
 	}
 	if seal.IsSealed(data) {
-		return data, nil
+		return data, "", nil
 	}
 	if node == "" {
 		id, err := m.Identity()
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		node = id.Node
 	}
 	if node == "" {
-		m.Say("the bundle of NoCloud's user-data is not taken along: nothing says which node the machine is")
-		return nil, nil
+		return nil, "the bundle of NoCloud's user-data is not taken along: nothing says which node the machine is", nil
 	}
 	if err := bundle.Check(m, node, data); err != nil {
-		m.Say(fmt.Sprintf("the bundle of NoCloud's user-data is not taken along: %v", err))
-		return nil, nil
+		return nil, fmt.Sprintf("the bundle of NoCloud's user-data is not taken along: %v", err), nil
 	}
-	return data, nil
+	return data, "", nil
 }
 
 // runningSource opens what the machine was started from.
