@@ -91,42 +91,42 @@ var badNetwork = []badInput{
 		"a server of enrolment without a scheme",
 		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: 10.77.0.2:8080"}},
 		[]string{
-			`cluster.yaml:7:9: error: "10.77.0.2:8080" is not where a `+"`spore serve`"+` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
+			`cluster.yaml:7:9: error: "10.77.0.2:8080" is not where a ` + "`spore serve`" + ` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
 		},
 	},
 	{
 		"a server of enrolment with TLS",
 		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: https://10.77.0.2/"}},
 		[]string{
-			`cluster.yaml:7:9: error: "https://10.77.0.2/" is not where a `+"`spore serve`"+` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
+			`cluster.yaml:7:9: error: "https://10.77.0.2/" is not where a ` + "`spore serve`" + ` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
 		},
 	},
 	{
 		"a server of enrolment with a user",
 		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: 'http://anna@10.77.0.2/'"}},
 		[]string{
-			`cluster.yaml:7:9: error: "http://anna@10.77.0.2/" is not where a `+"`spore serve`"+` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
+			`cluster.yaml:7:9: error: "http://anna@10.77.0.2/" is not where a ` + "`spore serve`" + ` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
 		},
 	},
 	{
 		"a server of enrolment with a question",
 		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: 'http://10.77.0.2/?'"}},
 		[]string{
-			`cluster.yaml:7:9: error: "http://10.77.0.2/?" is not where a `+"`spore serve`"+` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
+			`cluster.yaml:7:9: error: "http://10.77.0.2/?" is not where a ` + "`spore serve`" + ` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
 		},
 	},
 	{
 		"a server of enrolment that is empty",
 		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: ''"}},
 		[]string{
-			`cluster.yaml:7:9: error: "" is not where a `+"`spore serve`"+` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
+			`cluster.yaml:7:9: error: "" is not where a ` + "`spore serve`" + ` answers; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/, or remove enroll`,
 		},
 	},
 	{
 		"a server of enrolment with a path",
 		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: http://10.77.0.2:8080/netboot/"}},
 		[]string{
-			`cluster.yaml:7:9: error: "http://10.77.0.2:8080/netboot/" has a path, and `+"`spore serve`"+` answers at the top alone; write http://10.77.0.2:8080/`,
+			`cluster.yaml:7:9: error: "http://10.77.0.2:8080/netboot/" has a path, and ` + "`spore serve`" + ` answers at the top alone; write http://10.77.0.2:8080/`,
 		},
 	},
 	{
@@ -161,7 +161,7 @@ var badNetwork = []badInput{
 		"a server of enrolment at an IPv6 address",
 		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: 'http://[fd00:77::2]:8080/'"}},
 		[]string{
-			`cluster.yaml:7:9: error: fd00:77::2 is an IPv6 address, and `+"`spore serve`"+` answers at an IPv4 address alone; write that`,
+			`cluster.yaml:7:9: error: fd00:77::2 is an IPv6 address, and ` + "`spore serve`" + ` answers at an IPv4 address alone; write that`,
 		},
 	},
 	{
