@@ -369,6 +369,35 @@ func TestOfTwoApprovalsAtOnceOneIsTaken(t *testing.T) {
 	require.Len(t, kept, 1)
 }
 
+func TestWhatIsRefusedWhileItIsBeingApprovedGetsNothing(t *testing.T) {
+	p := newPlant(t)
+	s := p.serve(p.options())
+	p.awaitControl()
+	m := newMachine(t, s.Nodes().Cluster.ID, "edge-01")
+	m.ask(s)
+	err := p.approve(m.claim.Fingerprint(), func(o *approval.Options) {
+		o.Bundle = func(nodes *roster.Nodes, node string) ([]byte, error) {
+			r, err := approval.Deny(t.Context(), p.out, m.claim.Fingerprint())
+			require.NoError(t, err)
+			require.False(t, r.Delivered)
+			return p.bundle(nodes, node)
+		}
+	})
+	require.ErrorContains(t, err, "it was refused meanwhile")
+	code, _ := m.ask(s)
+	require.Equal(t, http.StatusForbidden, code)
+	kept, err := approvals.Load(p.out)
+	require.NoError(t, err)
+	require.Empty(t, kept)
+
+	require.NoError(t, p.approve(m.claim.Fingerprint(), nil), "after all")
+	code, _ = m.ask(s)
+	require.Equal(t, http.StatusOK, code)
+	r, err := approval.Deny(t.Context(), p.out, m.claim.Fingerprint())
+	require.NoError(t, err)
+	require.True(t, r.Delivered, "the operator is told that it has the bundle")
+}
+
 // Whom a node was given to is in the records of the output folder, and outlives the server.
 func TestWhoHasANodeOutlivesTheServer(t *testing.T) {
 	p := newPlant(t)

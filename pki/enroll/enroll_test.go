@@ -344,6 +344,10 @@ func TestATPMIsAskedOnceTheOperatorWantsIt(t *testing.T) {
 	l.now = l.now.Add(askFor)
 	require.Empty(t, l.ask(t, c).Pending.Nonce, "an operator who has gone asks no longer")
 
+	require.NoError(t, l.Deny(c.Fingerprint()))
+	require.NoError(t, l.Challenge(c.Fingerprint(), nonce))
+	require.Equal(t, nonce, l.ask(t, c).Pending.Nonce, "the operator may approve after all what was refused")
+
 	none := claim(key(t), "edge-2")
 	l.ask(t, none)
 	require.ErrorContains(t, l.Challenge(none.Fingerprint(), nonce), "has shown no TPM")

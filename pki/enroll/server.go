@@ -53,7 +53,7 @@ type Request struct {
 	First  time.Time `json:"first"`
 	Last   time.Time `json:"last"`
 	State  string    `json:"state"`
-	// Delivered says that the bundle was sent at least once.
+	// Delivered says that the bundle was handed out at least once.
 	Delivered bool `json:"delivered,omitempty"`
 	// Holder is the fingerprint of the machine that has the node, in the state Given; Since is when that one was
 	// approved, or this one in the state Approved. It is zero where that is not known.
@@ -148,9 +148,7 @@ func (s *Server) answer(w http.ResponseWriter, q Request) {
 	if q.State == Approved {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Header().Set("Content-Length", fmt.Sprint(len(q.sealed)))
-		if _, err := w.Write(q.sealed); err == nil {
-			s.delivered(q.Fingerprint)
-		}
+		_, _ = w.Write(q.sealed) // Who hung up asks again.
 		return
 	}
 	p := Pending{State: q.State, Fingerprint: q.Fingerprint}
@@ -166,7 +164,7 @@ func (s *Server) answer(w http.ResponseWriter, q Request) {
 		p.Message, code = "the operator refused this key", http.StatusForbidden
 	}
 	// Also when there is an answer: everybody can send one, and only that of the machine is any good.
-	if (q.State == Waiting || q.State == Given) && q.nonce != nil && s.Now().Sub(q.asked) < askFor {
+	if q.State != Unknown && q.nonce != nil && s.Now().Sub(q.asked) < askFor {
 		p.Nonce = q.nonce
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -200,6 +198,8 @@ func (s *Server) note(c Claim, remote string) (_ Request, fresh, ok bool) {
 	}
 	q.Last = now
 	s.judge(q)
+	// Before it is sent: a refusal from here on comes too late, and has to say so.
+	q.Delivered = q.Delivered || q.State == Approved
 	// A place belongs to the address that took it: else a repeated claim would have it counted among those of another one.
 	if q.Remote == "" || q.State == Approved {
 		q.Remote = remote
@@ -272,14 +272,6 @@ func (s *Server) makeRoom(want *Request, known bool) bool {
 	})
 	delete(s.requests, newest.Fingerprint)
 	return true
-}
-
-func (s *Server) delivered(fingerprint string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if q := s.requests[fingerprint]; q != nil {
-		q.Delivered = true
-	}
 }
 
 // Requests lists what came, the newest first.

@@ -87,7 +87,7 @@ func approve(ctx context.Context, w io.Writer, out, fingerprint string, f flags)
 	if f.deny {
 		r, err := approval.Deny(ctx, out, fingerprint)
 		if err == nil {
-			fmt.Fprintf(w, "%s: refused\n", r.Fingerprint)
+			fmt.Fprintln(w, serve.Refused(r))
 		}
 		return err
 	}

@@ -49,6 +49,8 @@ func write(w io.Writer, s netboot.State) {
 	for _, r := range s.Requests {
 		state := r.State
 		switch {
+		case r.Delivered && r.State == enroll.Denied:
+			state = "denied, has its bundle"
 		case r.Delivered:
 			state = "has its bundle"
 		case r.State == enroll.Given:
@@ -66,6 +68,14 @@ func write(w io.Writer, s netboot.State) {
 			fmt.Fprintf(w, "%s: %s\n", r.Fingerprint, enroll.GivenTo(r.Claim.Node, r.Holder, r.Since))
 		}
 	}
+}
+
+// Refused says what a refusal came to.
+func Refused(r enroll.Request) string {
+	if r.Delivered {
+		return r.Fingerprint + ": refused; it has got its bundle already, and keeps it"
+	}
+	return r.Fingerprint + ": refused"
 }
 
 // Bundle makes the bundle of a node of the image in the output folder, with the keys here or beside it. It is recorded: the

@@ -184,6 +184,8 @@ func TestTheListOfMachines(t *testing.T) {
 			Fingerprint: "ffff-bbbb-cccc-dddd-eeee", Claim: enroll.Claim{Node: "mqtt-01", TPM: &attest.Keys{EK: []byte("ek")}}, State: enroll.Waiting,
 		}, {
 			Fingerprint: "gggg-bbbb-cccc-dddd-eeee", Claim: enroll.Claim{Node: "edge-01"}, Remote: "10.77.0.70", State: enroll.Given, Holder: "aaaa-bbbb-cccc-dddd-eeee", Since: at,
+		}, {
+			Fingerprint: "hhhh-bbbb-cccc-dddd-eeee", Claim: enroll.Claim{Node: "edge-01"}, State: enroll.Denied, Delivered: true,
 		}},
 	}
 	Print(&b, s)
@@ -192,10 +194,16 @@ edge-01  10.77.0.11  52:54:00:77:00:0b                    -        12:00:00    i
 UNKNOWN  -           52:54:00:99:00:01 52:54:00:99:00:02  SN-0815  12:00:00    UEFI PXE
 52:54:00:99:00:01: add it to nodes in cluster.yaml, for example: {name: NAME, macs: ["52:54:00:99:00:01"], roles: [ROLE]}
 
-FINGERPRINT               NODE     ADDRESS     STATE            TPM
-aaaa-bbbb-cccc-dddd-eeee  edge-01  10.77.0.11  waiting          -
-ffff-bbbb-cccc-dddd-eeee  mqtt-01  -           waiting          `+attest.Fingerprint([]byte("ek"))+`
-gggg-bbbb-cccc-dddd-eeee  edge-01  10.77.0.70  needs --replace  -
+FINGERPRINT               NODE     ADDRESS     STATE                   TPM
+aaaa-bbbb-cccc-dddd-eeee  edge-01  10.77.0.11  waiting                 -
+ffff-bbbb-cccc-dddd-eeee  mqtt-01  -           waiting                 `+attest.Fingerprint([]byte("ek"))+`
+gggg-bbbb-cccc-dddd-eeee  edge-01  10.77.0.70  needs --replace         -
+hhhh-bbbb-cccc-dddd-eeee  edge-01  -           denied, has its bundle  -
 gggg-bbbb-cccc-dddd-eeee: edge-01 has been given to another machine (fingerprint aaaa-bbbb-cccc-dddd-eeee, approved 2026-05-01 12:00 UTC)
 `, b.String())
+}
+
+func TestARefusalSaysWhatTheMachineKeeps(t *testing.T) {
+	require.Equal(t, "aaaa: refused", Refused(enroll.Request{Fingerprint: "aaaa"}))
+	require.Equal(t, "aaaa: refused; it has got its bundle already, and keeps it", Refused(enroll.Request{Fingerprint: "aaaa", Delivered: true}))
 }

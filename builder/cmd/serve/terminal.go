@@ -14,6 +14,7 @@ import (
 	"spore/builder/netboot/control"
 	"spore/builder/netboot/roster"
 	"spore/builder/pipeline"
+	"spore/pki/enroll"
 )
 
 const help = `list                  the machines that asked
@@ -46,7 +47,10 @@ func (t *terminal) do(ctx context.Context, words []string) {
 	case words[0] == "approve" && len(words) >= 2:
 		err = t.approve(ctx, words[1:])
 	case words[0] == "deny" && len(words) == 2:
-		_, err = approval.Deny(ctx, t.out, words[1])
+		var r enroll.Request
+		if r, err = approval.Deny(ctx, t.out, words[1]); err == nil {
+			t.say("%s", Refused(r))
+		}
 	default:
 		t.print(func(w io.Writer) { _, _ = io.WriteString(w, help) })
 	}

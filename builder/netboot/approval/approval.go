@@ -121,18 +121,26 @@ func Approve(ctx context.Context, fingerprint string, o Options) (enroll.Request
 	if a.Sealed, err = enroll.Seal(data, r.Claim, proved); err != nil {
 		return r, fmt.Errorf("encrypt the bundle of %s: %w", node.Name, err)
 	}
-	return r, o.give(ctx, &nodes.Cluster, a)
+	return r, o.give(ctx, &nodes.Cluster, r, a)
 }
 
-// give hands an approval over, unless another machine was given the node while this one proved what it is.
-func (o Options) give(ctx context.Context, cluster *facts.Cluster, a enroll.Approval) error {
+// give hands an approval over, unless another machine was given the node while this one proved what it is, or this one
+// was refused.
+func (o Options) give(ctx context.Context, cluster *facts.Cluster, r enroll.Request, a enroll.Approval) error {
 	unlock, err := approvals.Lock(o.Out)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	if err := o.free(cluster, a.Claim); err != nil {
-		return fmt.Errorf("%s is not approved: %w", a.Claim.Fingerprint(), err)
+		return fmt.Errorf("%s is not approved: %w", r.Fingerprint, err)
+	}
+	state, err := control.State(ctx, o.Out)
+	if err != nil {
+		return err
+	}
+	if now, err := Find(state, r.Fingerprint); err == nil && now.State == enroll.Denied && r.State != enroll.Denied {
+		return fmt.Errorf("%s is not approved: it was refused meanwhile; approve it again if it is to have the bundle after all", r.Fingerprint)
 	}
 	if err := approvals.Save(o.Out, a); err != nil {
 		return err
@@ -140,7 +148,8 @@ func (o Options) give(ctx context.Context, cluster *facts.Cluster, a enroll.Appr
 	return control.Approve(ctx, o.Out, a)
 }
 
-// Deny refuses a machine; an approval ends.
+// Deny refuses a machine; an approval ends. The request that it returns says whether the machine has got its bundle
+// before, which it keeps.
 func Deny(ctx context.Context, out, fingerprint string) (enroll.Request, error) {
 	state, err := control.State(ctx, out)
 	if err != nil {
@@ -150,10 +159,21 @@ func Deny(ctx context.Context, out, fingerprint string) (enroll.Request, error) 
 	if err != nil {
 		return r, err
 	}
+	unlock, err := approvals.Lock(out) // Else the end of an approval could come between the two.
+	if err != nil {
+		return r, err
+	}
+	defer unlock()
 	if err := approvals.Drop(out, r.Fingerprint); err != nil {
 		return r, err
 	}
-	return r, control.Deny(ctx, out, r.Fingerprint)
+	if err := control.Deny(ctx, out, r.Fingerprint); err != nil {
+		return r, err
+	}
+	if state, err = control.State(ctx, out); err != nil {
+		return r, err
+	}
+	return Find(state, r.Fingerprint)
 }
 
 // free tells whether no other machine was approved for the claim's node. The records in the output folder say so, and
