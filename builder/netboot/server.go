@@ -362,6 +362,9 @@ func (s *Server) claimed(r enroll.Request) {
 		then = enroll.GivenTo(r.Claim.Node, r.Holder, r.Since) + ".\n  If this one takes its place, compare the fingerprint. Then: approve " +
 			r.Fingerprint + " --replace"
 	}
+	if r.State == enroll.Waiting && r.Holder != "" {
+		then = enroll.Again(r.Claim.Node, r.Holder, r.Since) + ".\n  " + then
+	}
 	s.o.Say("%s at %s has no secrets and shows the fingerprint %s on its console.\n  %s\n  %s",
 		r.Claim.Node, r.Remote, r.Fingerprint, tpm, then)
 }

@@ -284,6 +284,7 @@ func TestANodeIsGivenToASecondMachineOnlyInPlaceOfTheFirst(t *testing.T) {
 
 	again := newMachine(t, s.Nodes().Cluster.ID, "edge-01")
 	again.ask(s)
+	p.hears("It says that it is the machine that edge-01 has been given to (fingerprint " + first.claim.Fingerprint() + ", approved ")
 	require.NoError(t, p.approve(again.claim.Fingerprint(), nil), "the same machine, which has lost its key, needs no more than an approval")
 
 	second := newMachine(t, s.Nodes().Cluster.ID, "edge-01")

@@ -185,11 +185,20 @@ func (c Claim) SameMachine(o Claim) bool {
 
 // GivenTo says in words which machine has a node, for the operator and for the machine that comes second.
 func GivenTo(node, holder string, since time.Time) string {
-	when := ""
-	if !since.IsZero() {
-		when = ", approved " + since.UTC().Format("2006-01-02 15:04 MST")
+	return fmt.Sprintf("%s has been given to another machine (%s)", node, approved(holder, since))
+}
+
+// Again says to the operator that a machine says of itself what the one said that has the node, and has another key.
+func Again(node, holder string, since time.Time) string {
+	return fmt.Sprintf("It says that it is the machine that %s has been given to (%s), and has another key: "+
+		"that is so after a start of a machine that keeps nothing", node, approved(holder, since))
+}
+
+func approved(holder string, since time.Time) string {
+	if since.IsZero() {
+		return "fingerprint " + holder
 	}
-	return fmt.Sprintf("%s has been given to another machine (fingerprint %s%s)", node, holder, when)
+	return "fingerprint " + holder + ", approved " + since.UTC().Format("2006-01-02 15:04 MST")
 }
 
 // States of a request.

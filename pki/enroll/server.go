@@ -55,8 +55,9 @@ type Request struct {
 	State  string    `json:"state"`
 	// Delivered says that the bundle was handed out at least once.
 	Delivered bool `json:"delivered,omitempty"`
-	// Holder is the fingerprint of the machine that has the node, in the state Given; Since is when that one was
-	// approved, or this one in the state Approved. It is zero where that is not known.
+	// Holder is the fingerprint of the machine that has the node, in the state Given; in the state Waiting, that of one
+	// that said the same of itself. Since is when that one was approved, or this one in the state Approved. It is zero
+	// where that is not known.
 	Holder string    `json:"holder,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
 	sealed []byte
@@ -220,8 +221,12 @@ func (s *Server) judge(q *Request) {
 		return
 	}
 	for _, o := range s.requests {
-		if o.State == Approved && o.Claim.Node == q.Claim.Node && !o.Claim.SameMachine(q.Claim) {
-			q.State, q.Holder, q.Since = Given, o.Fingerprint, o.Since
+		if o.State != Approved || o.Claim.Node != q.Claim.Node {
+			continue
+		}
+		q.Holder, q.Since = o.Fingerprint, o.Since
+		if !o.Claim.SameMachine(q.Claim) {
+			q.State = Given
 		}
 	}
 }

@@ -64,8 +64,11 @@ func write(w io.Writer, s netboot.State) {
 	}
 	table.Flush()
 	for _, r := range s.Requests {
-		if r.State == enroll.Given {
+		switch {
+		case r.State == enroll.Given:
 			fmt.Fprintf(w, "%s: %s\n", r.Fingerprint, enroll.GivenTo(r.Claim.Node, r.Holder, r.Since))
+		case r.State == enroll.Waiting && r.Holder != "":
+			fmt.Fprintf(w, "%s: %s\n", r.Fingerprint, enroll.Again(r.Claim.Node, r.Holder, r.Since))
 		}
 	}
 }

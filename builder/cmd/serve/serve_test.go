@@ -181,7 +181,7 @@ func TestTheListOfMachines(t *testing.T) {
 			{MACs: []string{"52:54:00:99:00:01", "52:54:00:99:00:02"}, Serial: "SN-0815", Last: at, Did: "UEFI PXE"},
 		},
 		Requests: []enroll.Request{{Fingerprint: "aaaa-bbbb-cccc-dddd-eeee", Claim: enroll.Claim{Node: "edge-01"}, Remote: "10.77.0.11", State: enroll.Waiting}, {
-			Fingerprint: "ffff-bbbb-cccc-dddd-eeee", Claim: enroll.Claim{Node: "mqtt-01", TPM: &attest.Keys{EK: []byte("ek")}}, State: enroll.Waiting,
+			Fingerprint: "ffff-bbbb-cccc-dddd-eeee", Claim: enroll.Claim{Node: "mqtt-01", TPM: &attest.Keys{EK: []byte("ek")}}, State: enroll.Waiting, Holder: "iiii-bbbb-cccc-dddd-eeee",
 		}, {
 			Fingerprint: "gggg-bbbb-cccc-dddd-eeee", Claim: enroll.Claim{Node: "edge-01"}, Remote: "10.77.0.70", State: enroll.Given, Holder: "aaaa-bbbb-cccc-dddd-eeee", Since: at,
 		}, {
@@ -199,6 +199,7 @@ aaaa-bbbb-cccc-dddd-eeee  edge-01  10.77.0.11  waiting                 -
 ffff-bbbb-cccc-dddd-eeee  mqtt-01  -           waiting                 `+attest.Fingerprint([]byte("ek"))+`
 gggg-bbbb-cccc-dddd-eeee  edge-01  10.77.0.70  needs --replace         -
 hhhh-bbbb-cccc-dddd-eeee  edge-01  -           denied, has its bundle  -
+ffff-bbbb-cccc-dddd-eeee: It says that it is the machine that mqtt-01 has been given to (fingerprint iiii-bbbb-cccc-dddd-eeee), and has another key: that is so after a start of a machine that keeps nothing
 gggg-bbbb-cccc-dddd-eeee: edge-01 has been given to another machine (fingerprint aaaa-bbbb-cccc-dddd-eeee, approved 2026-05-01 12:00 UTC)
 `, b.String())
 }
