@@ -151,6 +151,13 @@ var badNetwork = []badInput{
 		},
 	},
 	{
+		"a server of enrolment at an address that is none",
+		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: http://10.77.0.256/"}},
+		[]string{
+			`cluster.yaml:7:9: error: "10.77.0.256" is neither an IPv4 address nor a DNS name; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/`,
+		},
+	},
+	{
 		"a server of enrolment on the machine itself",
 		[]edit{{"cluster.yaml", "domain: plant.example", "domain: plant.example\nenroll: http://127.0.0.1:8080/"}},
 		[]string{

@@ -34,7 +34,9 @@ func (k *checker) checkEnroll() {
 	}
 	host := u.Hostname()
 	if _, err := netip.ParseAddr(host); err != nil {
-		if !check.IsDomain(host) {
+		// A name that ends with a number is an address with a mistake (RFC 3696, section 2).
+		_, noNumber := strconv.ParseUint(host[strings.LastIndex(host, ".")+1:], 10, 64)
+		if !check.IsDomain(host) || noNumber == nil {
 			k.Errorf(p, "%q is neither an IPv4 address nor a DNS name; write http://ADDRESS:PORT/, such as http://10.77.0.2:8080/", check.Clip(host))
 		}
 		return
