@@ -25,7 +25,7 @@ type Answer struct {
 
 // Client asks a server.
 type Client struct {
-	// Base is the folder that the image came from, with a slash at its end.
+	// Base is the folder of the server, with a slash at its end.
 	Base string
 	// HTTP is http.DefaultTransport's when nil.
 	HTTP http.RoundTripper

@@ -1,7 +1,7 @@
-// Package enroll is how a machine that was booted from the network gets its bundle of secrets: it makes a key (X25519 of
-// age-encryption.org/v1), shows the key's fingerprint on its console and sends key and node name to the server that it was
-// booted from. The operator compares the fingerprint and approves it; then the server hands out the bundle of that node,
-// encrypted to that key alone.
+// Package enroll is how a machine gets its bundle of secrets over the network: it makes a key (X25519 of
+// age-encryption.org/v1), shows the key's fingerprint on its console and sends key and node name to a server: the one
+// that it was booted from, or the one of enroll in cluster.yaml. The operator compares the fingerprint and approves it;
+// then the server hands out the bundle of that node, encrypted to that key alone.
 //
 // The way is plain HTTP: POST BASE/enroll with a Claim in JSON. The answer is 202 with a Pending, or 200 with the
 // bundle. What it stands on is the operator's look at the fingerprint on one side, and on the other the signature of
@@ -9,8 +9,8 @@
 // stands for cluster, node, key and TPM together, so that another key, or another node for the same key, is another
 // one, and wants an approval of its own.
 //
-// The fingerprint does not say what shows it. Whoever answers a machine's PXE first can start a system of his own
-// there, which shows the fingerprint of a key that he has. Only the machine's TPM speaks against that (package attest):
+// The fingerprint does not say what shows it. Whoever answers a machine's PXE first, or puts a stick of his own into it,
+// can start a system of his own there, which shows the fingerprint of a key that he has. Only the machine's TPM speaks against that (package attest):
 // a Pending may bring a nonce, and the next Claim the TPM's quote over it.
 //
 // The server never sees a bundle that it could read: whoever approves seals it (Approval).

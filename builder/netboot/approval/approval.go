@@ -1,4 +1,4 @@
-// Package approval lets a machine that boots from the network have its node's bundle: it makes the bundle with the
+// Package approval lets a machine that asks over the network have its node's bundle: it makes the bundle with the
 // operator's keys, encrypts it to the machine and hands it to the `spore serve` that is running. The process that does
 // this has the keys, and not the network; the server has the network, and no bundle that it could read.
 //

@@ -1,5 +1,5 @@
-// Package approvals keeps the approvals of machines that boot from the network in a folder of the output folder, so
-// that they outlive the server. Each is a file that has the bundle as it is handed out to everybody who asks: encrypted
+// Package approvals keeps the approvals of machines that ask for their bundles in a folder of the output folder, so that
+// they outlive the server. Each is a file that has the bundle as it is handed out to everybody who asks: encrypted
 // to the machine. Whoever approves writes it; the server reads.
 package approvals
 
