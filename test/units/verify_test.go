@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"spore/agent/bootinfo"
 	"spore/agent/paths"
 	"spore/cluster/facts"
 	"spore/cluster/spec"
@@ -94,6 +95,10 @@ func TestNothingWaitsForWhatIsOrderedAfterIt(t *testing.T) {
 		{"spore-passphrase.service", "Type=exec"},
 		{"spore-enroll.service", "Type=exec"},
 		{"spore-passphrase.service", "OnSuccess=spore-enroll.service"},
+		{"spore-passphrase.service", "ConditionPathExists=" + paths.BundleAsk},
+		{"spore-enroll.service", "ConditionPathExists=|" + bootinfo.NetworkDir},
+		{"spore-enroll.service", "ConditionPathExists=|" + paths.BundleEnroll},
+		{"spore-enroll.service", "After=spore-bundle.service systemd-networkd.service"},
 		{"var.mount", "After=spore-state.service cluster-detect.service cluster-detect-network.service"},
 	} {
 		data, err := os.ReadFile(filepath.Join("../../units", tc.unit))
