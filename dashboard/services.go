@@ -190,9 +190,6 @@ type service struct {
 	Wrong []Trouble
 }
 
-// old is the age from which on what is known of a service is an old one: the next answer is late.
-const old = serviceEvery + stale
-
 // lacks tells that a page is of what only an operator's machine has.
 func (a Asker) lacks(path string) bool {
 	return path == configurationPath && a.Files == nil || path == machinesPath && a.Machines == nil

@@ -24,6 +24,7 @@ import (
 // machine restarts as that node, asks the operator for its bundle, and runs when it has it. Another machine that claims
 // the same node is refused. The disk has no room for state, so that the choice is undone in the same way.
 func TestAPersonChoosesWhichNodeAMachineIs(t *testing.T) {
+	inTurn(t)
 	// As large as the image, which leaves no room.
 	disk := filepath.Join(t.TempDir(), "disk.img")
 	o := newOffice(t)

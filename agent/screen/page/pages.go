@@ -293,8 +293,7 @@ func (m *Model) secrets(d *document) {
 		}
 		d.some("from", b.From)
 		if b.Serial > 0 {
-			d.some("kept by", cmp.Or(map[string]string{"tpm2": "the TPM of this machine",
-				"host": "the key of this machine"}[b.Sealed], "nothing: it is asked for again at each start"))
+			d.some("kept by", cmp.Or(keyText(b.Sealed), "nothing: it is asked for again at each start"))
 		}
 		d.some("problem", b.Problem)
 		d.some("forgets", b.Forgets)
