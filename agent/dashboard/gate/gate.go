@@ -25,6 +25,8 @@ const (
 	// headerBound is for the header of a request, idleBound for a connection on which nothing is asked, and writeBound for
 	// an answer: a search may take 100 seconds. What goes on for longer moves the deadline by itself.
 	headerBound, idleBound, writeBound = 10 * time.Second, time.Minute, 3 * time.Minute
+	// bodyBound is for what a request brings besides its header, which nobody reads.
+	bodyBound = time.Second
 	// maxHeader is in bytes.
 	maxHeader = 16 << 10
 	// looks is how often it is looked whether a certificate was withdrawn, and last is what whoever is no longer let in has
@@ -110,6 +112,15 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
+	if r.ContentLength != 0 {
+		// The server reads what nobody has read before it goes on, for as long as that takes to come: the seat would be taken
+		// for good.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyBound))
+		header.Set("Connection", "close")
+		refusal{title: "This page takes nothing", text: "It is for reading. Nothing was changed.", do: []string{"open its address without a form"}}.
+			write(w, http.StatusRequestEntityTooLarge)
+		return
+	}
 	who, no := g.caller(r)
 	switch {
 	case no != nil:

@@ -318,3 +318,20 @@ func TestAJournalThatIsFollowedEndsWithTheCertificate(t *testing.T) {
 	require.Less(t, time.Since(begun), 10*time.Second)
 	require.Contains(t, string(rest), "event: ended\n")
 }
+
+func TestNobodyKeepsASeatByABodyThatDoesNotCome(t *testing.T) {
+	p := newPlant(t)
+	for name, b := range map[string][]tls.Certificate{"a stranger": nil, "a person": {p.access(pki.NodeReader, time.Hour)}} {
+		for _, length := range []string{"Content-Length: 1000", "Transfer-Encoding: chunked"} {
+			conn, err := tls.Dial("tcp", strings.TrimPrefix(p.at, "https://"), &tls.Config{RootCAs: p.pool, ServerName: "kafka-1", Certificates: b})
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = io.WriteString(conn, "POST /alerts/silence HTTP/1.1\r\nHost: kafka-1\r\n"+length+"\r\n\r\n")
+			require.NoError(t, err)
+			require.NoError(t, conn.SetReadDeadline(time.Now().Add(8*time.Second)))
+			answer, err := io.ReadAll(conn)
+			require.NoError(t, err, "%s, %s: the connection stays open", name, length)
+			require.Contains(t, string(answer), "This page takes nothing")
+		}
+	}
+}
