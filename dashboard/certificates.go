@@ -40,13 +40,12 @@ func (s *Server) certificatesPage(a asked, p *page) bool {
 	if ends := s.watcher.asker.Ends; !ends.IsZero() {
 		d.Rows = append(d.Rows, certificate{Whose: "of this page: what the nodes are shown", Renews: "start spore dashboard again, or spore access " + s.Dir, ends: ends})
 	}
-	select {
-	case s.searches <- struct{}{}:
-		defer func() { <-s.searches }()
-	default:
-		d.Problem = fmt.Sprintf("%d searches are under way; try again when one has ended", searches)
+	leave, why := s.searches.take(a.ctx)
+	if leave == nil {
+		d.Problem = why
 		return true
 	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(a.ctx, searching)
 	defer cancel()
 	renews := "a master, by itself, when two thirds of its life are over"

@@ -49,9 +49,7 @@ func TestCertificatesAreInTheOrderOfTheirEnds(t *testing.T) {
 	_, text = p.page(t, "/certificates")
 	require.Contains(t, text, "a master, by itself")
 	require.NotContains(t, text, "The cluster has no master")
-	for range searches {
-		p.server.searches <- struct{}{}
-	}
+	p.server.searches.fill()
 	_, text = p.page(t, "/certificates")
 	require.Contains(t, text, "The nodes cannot be asked now: 3 searches are under way")
 }

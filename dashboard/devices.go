@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"spore/wire/nodeapi"
 )
@@ -26,14 +25,13 @@ func (s *Server) devicesPage(a asked, p *page) bool {
 	d := &devicesData{Node: n.Name, Path: nodesPath + n.Name, Asked: a.now.UTC().Format("2006-01-02 15:04:05 UTC")}
 	p.Data, p.Title = d, "Disks and network of "+n.Name+" – "+p.Title
 	var err error
-	select {
-	case s.searches <- struct{}{}:
-		defer func() { <-s.searches }()
+	if leave, why := s.searches.take(a.ctx); leave != nil {
+		defer leave()
 		ctx, cancel := context.WithTimeoutCause(a.ctx, searching, errors.New("no answer in time"))
 		defer cancel()
 		d.Disks, d.Network, err = s.watcher.asker.Devices(ctx, n.Name)
-	default:
-		err = fmt.Errorf("%d searches are under way; try again when one has ended", searches)
+	} else {
+		err = errors.New(why)
 	}
 	if err != nil {
 		d.Problem = err.Error()

@@ -54,13 +54,12 @@ func (s *Server) historyPage(a asked, p *page) bool {
 		}
 		q.Nodes = []string{d.Node}
 	}
-	select {
-	case s.searches <- struct{}{}:
-		defer func() { <-s.searches }()
-	default:
-		d.Problem = fmt.Sprintf("%d searches are under way; try again when one has ended", searches)
+	leave, why := s.searches.take(a.ctx)
+	if leave == nil {
+		d.Problem = why
 		return true
 	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(a.ctx, searching)
 	defer cancel()
 	found, err := s.watcher.asker.Trail(ctx, q)

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -12,8 +11,9 @@ import (
 
 const (
 	journalPath = "/journal"
-	// maxFollowers are journals that are followed at once: each takes a seat of a node and a connection of a browser.
-	maxFollowers = 8
+	// maxFollowers are journals that are followed at once, and followersEach those that one guest follows: each takes a seat
+	// of a node and a connection of a browser.
+	maxFollowers, followersEach = 8, 4
 	// followed is how many lines a follower gets first, batch how many are sent at once, and gather for how long they are
 	// gathered.
 	followed, batch, gather = 50, 100, 250 * time.Millisecond
@@ -34,13 +34,12 @@ func (s *Server) journal(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "node is the name of a node of cluster.yaml", http.StatusNotFound)
 		return
 	}
-	select {
-	case s.followers <- struct{}{}:
-		defer func() { <-s.followers }()
-	default:
-		http.Error(w, fmt.Sprintf("more than %d journals are followed; close some", maxFollowers), http.StatusServiceUnavailable)
+	leave, why := s.followers.take(r.Context())
+	if leave == nil {
+		http.Error(w, why, http.StatusServiceUnavailable)
 		return
 	}
+	defer leave()
 	w.Header().Set("Content-Type", "text/event-stream")
 	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
 	ctx, stop := context.WithCancel(r.Context())

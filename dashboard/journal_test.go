@@ -49,7 +49,7 @@ func TestAJournalIsFollowed(t *testing.T) {
 	require.Equal(t, batch, strings.Count(text, `"level":"critical"`))
 	require.Contains(t, text, "The node does not answer any more: no answer: it went")
 	require.NotContains(t, text, "\u202e")
-	require.Empty(t, p.server.followers, "the seat is free again")
+	require.Zero(t, p.server.followers.taken, "the seat is free again")
 	_, page := p.page(t, "/nodes/edge-01")
 	require.Contains(t, page, "Journal, as it is written")
 	require.Contains(t, p.html(t, "/nodes/edge-01"), `data-from="/journal?node=edge-01"`)
@@ -58,9 +58,7 @@ func TestAJournalIsFollowed(t *testing.T) {
 
 func TestJournalsThatAreFollowedAreBounded(t *testing.T) {
 	p := newPlant(t, "edge-01")
-	for range maxFollowers {
-		p.server.followers <- struct{}{}
-	}
+	p.server.followers.fill()
 	for path, want := range map[string]int{
 		"/journal?node=edge-01": http.StatusServiceUnavailable, "/journal?node=edge-99": http.StatusNotFound, "/journal": http.StatusNotFound,
 	} {

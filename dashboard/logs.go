@@ -20,8 +20,8 @@ const (
 	counted, shownLines, shownBytes = 10_000, 300, 80_000
 	// rowBytes is what a line costs on the page besides its texts.
 	rowBytes = 260
-	// searching bounds a search, and searches is how many may be at once.
-	searching, searches = 100 * time.Second, 3
+	// searching bounds a search, searches is how many may be at once, and searchesEach how many of one guest.
+	searching, searches, searchesEach = 100 * time.Second, 3, 2
 	// bars is how many the histogram has.
 	bars = 60
 )
@@ -103,13 +103,12 @@ func (s *Server) logsPage(a asked, p *page) bool {
 		}
 		return []string{d.Form[name]}
 	}
-	select {
-	case s.searches <- struct{}{}:
-		defer func() { <-s.searches }()
-	default:
-		d.Problem = fmt.Sprintf("%d searches are under way; try again when one has ended", searches)
+	leave, why := s.searches.take(a.ctx)
+	if leave == nil {
+		d.Problem = why
 		return true
 	}
+	defer leave()
 	ctx, cancel := context.WithTimeoutCause(a.ctx, searching, fmt.Errorf("the search has no end after %s; look for a shorter time", searching))
 	defer cancel()
 	found, err := s.watcher.asker.Logs(ctx, logs.Question{

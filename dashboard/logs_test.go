@@ -133,9 +133,7 @@ func TestAPageOfLogsIsSmall(t *testing.T) {
 func TestSearchesAreBounded(t *testing.T) {
 	p := newPlant(t, "edge-01")
 	p.finds(t, logs.Found{}, nil)
-	for range searches {
-		p.server.searches <- struct{}{}
-	}
+	p.server.searches.fill()
 	_, text := p.page(t, "/logs?since=1h")
 	require.Contains(t, text, "3 searches are under way")
 }

@@ -37,8 +37,8 @@ const (
 	drawn, beats = 2 * time.Second, 3 * time.Second
 	// writing bounds how long a browser may take for what it is sent.
 	writing = 30 * time.Second
-	// maxViewers are connections of open pages.
-	maxViewers = 64
+	// maxViewers are connections of open pages, and viewersEach those of one guest.
+	maxViewers, viewersEach = 64, 16
 	// maxAddress bounds the address of a page, in bytes.
 	maxAddress = 4096
 	// maxText bounds what is shown of a text of a node, in characters.
@@ -61,9 +61,9 @@ type Server struct {
 	rows      []row
 	templates map[string]*template.Template
 	static    http.Handler
-	viewers   chan struct{}
-	searches  chan struct{}
-	followers chan struct{}
+	viewers   seats
+	searches  seats
+	followers seats
 	questions chan struct{}
 
 	mu    sync.Mutex
@@ -90,9 +90,12 @@ func (d drawing) id() string { return strconv.FormatUint(d.sum, 16) }
 func NewServer(o Options, w *Watcher) (*Server, error) {
 	o.Dir = word(o.Dir)
 	s := &Server{
-		Options: o, watcher: w, rows: rows(), templates: map[string]*template.Template{}, viewers: make(chan struct{}, maxViewers),
-		searches: make(chan struct{}, searches), followers: make(chan struct{}, maxFollowers), questions: make(chan struct{}, questions),
-		pages: map[string]drawing{},
+		Options: o, watcher: w, rows: rows(), templates: map[string]*template.Template{}, questions: make(chan struct{}, questions),
+		viewers: seats{all: maxViewers, each: viewersEach, full: "%d pages are open; close some", own: "you have %d pages open; close some"},
+		searches: seats{all: searches, each: searchesEach, full: "%d searches are under way; try again when one has ended",
+			own: "you have %d searches under way; try again when one has ended"},
+		followers: seats{all: maxFollowers, each: followersEach, full: "%d journals are followed; close some", own: "you follow %d journals; close some"},
+		pages:     map[string]drawing{},
 	}
 	names := []string{"silence", "problem"}
 	for _, r := range s.rows {
@@ -279,13 +282,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this page does not change while it is open", http.StatusNotFound)
 		return
 	}
-	select {
-	case s.viewers <- struct{}{}:
-		defer func() { <-s.viewers }()
-	default:
-		http.Error(w, fmt.Sprintf("more than %d pages are open; close some", maxViewers), http.StatusServiceUnavailable)
+	leave, why := s.viewers.take(r.Context())
+	if leave == nil {
+		http.Error(w, why, http.StatusServiceUnavailable)
 		return
 	}
+	defer leave()
 	w.Header().Set("Content-Type", "text/event-stream")
 	err = s.sendPages(r, w, address)
 	if err != nil && r.Context().Err() == nil && !errors.Is(err, http.ErrAbortHandler) {
