@@ -143,22 +143,22 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer end()
 	over := make(chan struct{})
 	guest := &dashboard.Guest{Name: who.Name, Role: roleOf(who), Ends: who.Ends, Over: over, Why: func() (string, string, []string) {
-		no := g.ended(who)
+		no := g.over(who, r.TLS.PeerCertificates)
 		if no == nil { // The clock was set back meanwhile.
 			no = expired(who)
 		}
 		return no.title, no.text, no.do
 	}}
-	go g.watch(ctx, who, over, end)
+	go g.watch(ctx, who, r.TLS.PeerCertificates, over, end)
 	g.pages.ServeHTTP(w, r.WithContext(dashboard.WithGuest(ctx, guest)))
 }
 
 // watch closes over when a certificate holds no longer, and ends the request a little later.
-func (g *gate) watch(ctx context.Context, who nodeapi.Caller, over chan<- struct{}, end func()) {
+func (g *gate) watch(ctx context.Context, who nodeapi.Caller, chain []*x509.Certificate, over chan<- struct{}, end func()) {
 	beat := time.NewTicker(looks)
 	defer beat.Stop()
 	// However early the clock is (nodeapi.Clock), nobody looks for longer than the certificate lives.
-	for begun, life := time.Now(), who.Ends.Sub(who.Begins); g.ended(who) == nil && time.Since(begun) < life; {
+	for begun, life := time.Now(), who.Ends.Sub(who.Begins); g.over(who, chain) == nil && time.Since(begun) < life; {
 		select {
 		case <-ctx.Done():
 			return
@@ -202,7 +202,7 @@ func (g *gate) caller(r *http.Request) (nodeapi.Caller, *refusal) {
 		return who, no
 	}
 	switch {
-	case !who.Is(nodeapi.Lookers()...):
+	case !who.Is(nodeapi.Lookers()...) || strings.Contains(who.Name, " "): // Nodes have readers, too (dashboard.ReaderCertificate).
 		return who, &refusal{title: "This certificate is not that of a person", text: fmt.Sprintf("It belongs to %s. "+
 			"The pages are for readers, operators and admins.", nodeapi.Harmless(who.Name)), do: []string{"spore access DIR --p12 FILE", anew}}
 	case len(who.Nodes) > 0:
@@ -226,6 +226,22 @@ func (g *gate) unknown(leaf *x509.Certificate, err error) *refusal {
 	}
 	return &refusal{title: "This certificate is not one of this cluster", text: fmt.Sprintf("That of %s is not signed by the authority of %s.",
 		name, g.Cluster), do: []string{"spore access DIR --p12 FILE, with the folder of this cluster", "import the file into this browser", anew}}
+}
+
+// over is ended, and says so, too, where the authority of the certificate is none any more. A node that cannot read its
+// own goes on with what it has found before.
+func (g *gate) over(who nodeapi.Caller, chain []*x509.Certificate) *refusal {
+	if no := g.ended(who); no != nil {
+		return no
+	}
+	id, err := g.Identity()
+	if err != nil {
+		return nil
+	}
+	if _, err := id.Verify(chain, nodeapi.Clock{Now: g.Now(), Behind: g.Behind()}); err != nil {
+		return g.unknown(chain[0], err)
+	}
+	return nil
 }
 
 // ended says why a certificate that has held holds no longer; nil while it does.

@@ -179,10 +179,7 @@ func TestPeopleWithACertificateSeeTheCluster(t *testing.T) {
 
 func TestOthersGetAPageThatSaysWhatToDo(t *testing.T) {
 	p := newPlant(t)
-	other := pki.New(p.c)
-	_, err := other.Update(p.c, nil, pki.Options{Now: time.Now(), Random: rand.Reader})
-	require.NoError(t, err)
-	foreign, err := other.Access(p.c, pki.NodeAdmin, "mallory", time.Hour, pki.Options{Now: time.Now(), Random: rand.Reader})
+	foreign, err := p.another().Access(p.c, pki.NodeAdmin, "mallory", time.Hour, pki.Options{Now: time.Now(), Random: rand.Reader})
 	require.NoError(t, err)
 	old, err := p.tree.Access(p.c, pki.NodeReader, "bert", time.Hour, pki.Options{Now: time.Now().Add(-2 * time.Hour), Random: rand.Reader})
 	require.NoError(t, err)
@@ -191,6 +188,9 @@ func TestOthersGetAPageThatSaysWhatToDo(t *testing.T) {
 	own, err := p.m.Client().Identity()
 	require.NoError(t, err)
 	itself, err := tls.X509KeyPair(own.Certificate, own.Key)
+	require.NoError(t, err)
+	reader := func(name string) string { return p.m.Root.At(filepath.Join(paths.Secrets, dashboard.Program, name)) }
+	pages, err := tls.LoadX509KeyPair(reader(dashboard.ReaderCertificate), reader(dashboard.ReaderKey))
 	require.NoError(t, err)
 	withdrawn := p.access(pki.NodeAdmin, time.Hour)
 	p.withdraw(withdrawn)
@@ -203,6 +203,7 @@ func TestOthersGetAPageThatSaysWhatToDo(t *testing.T) {
 		"one that has ended": {[]tls.Certificate{pairOf(t, old)}, []string{"This certificate has ended", "That of bert ended at "}},
 		"one withdrawn":      {[]tls.Certificate{withdrawn}, []string{"This certificate was withdrawn", "anna"}},
 		"a node's":           {[]tls.Certificate{itself}, []string{"not that of a person", "kafka-1"}},
+		"that of the pages":  {[]tls.Certificate{pages}, []string{"not that of a person", "dashboard of kafka-1"}},
 		"a program's":        {[]tls.Certificate{pairOf(t, scraper)}, []string{"not that of a person"}},
 		"one of some nodes":  {[]tls.Certificate{p.access(pki.NodeReader, time.Hour, "kafka-1")}, []string{"limited to some nodes"}},
 	} {
@@ -247,6 +248,25 @@ func TestAnotherPageHasABrowserAskForNothing(t *testing.T) {
 	}
 }
 
+// another is the keys of a cluster with the same name.
+func (p *plant) another() *pki.Tree {
+	p.t.Helper()
+	other := pki.New(p.c)
+	_, err := other.Update(p.c, nil, pki.Options{Now: time.Now(), Random: rand.Reader})
+	require.NoError(p.t, err)
+	return other
+}
+
+// trustAnother has the node trust another authority, as after an exchange of the old one.
+func (p *plant) trustAnother() {
+	p.t.Helper()
+	made, err := p.another().Access(p.c, pki.NodeReader, "bert", time.Hour, pki.Options{Now: time.Now(), Random: rand.Reader})
+	require.NoError(p.t, err)
+	file := filepath.Join(p.m.Part.Dir, "pki", "agent.crt")
+	_, err = atomicfile.Write(file, made.Authority, 0o644)
+	require.NoError(p.t, err)
+}
+
 // withdraw has the configuration withdraw a certificate, as one does that is taken at once.
 func (p *plant) withdraw(pair tls.Certificate) {
 	p.t.Helper()
@@ -262,12 +282,15 @@ func TestAPageThatIsOpenEndsWithTheCertificate(t *testing.T) {
 		want string
 	}{
 		"that is withdrawn": {func(p *plant, pair tls.Certificate) { p.withdraw(pair) }, "This certificate was withdrawn"},
-		"that ends":         {func(p *plant, _ tls.Certificate) { p.ahead.Store(int64(61 * time.Minute)) }, "This certificate has ended"},
+		"whose authority is no longer one": {func(p *plant, _ tls.Certificate) { p.trustAnother() },
+			"This certificate is not one of this cluster"},
+		"that ends": {func(p *plant, _ tls.Certificate) { p.ahead.Store(int64(61 * time.Minute)) }, "This certificate has ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlant(t)
 			pair := p.access(pki.NodeReader, time.Hour)
 			b := p.browser(pair)
+			b.Timeout = 30 * time.Second
 			res, err := b.Get(p.at + "/events?page=/")
 			require.NoError(t, err)
 			defer res.Body.Close()
