@@ -137,6 +137,12 @@ func run(cmd *cobra.Command, dir string, o options) error {
 	if kind.role == nodeapi.Scraper && o.p12 != "" {
 		return exit.Usage(errors.New("a scraper is a program, and --p12 is for a browser; choose the role reader"))
 	}
+	if o.p12 != "" && o.out != "" && filepath.Clean(o.p12) == filepath.Clean(o.out) {
+		return exit.Usage(fmt.Errorf("-o and --p12 are the same file, %s; name two", o.p12))
+	}
+	if o.p12 != "" && len(o.nodes) > 0 {
+		return exit.Usage(errors.New("--p12 is for the pages of a node, which are about the whole cluster; leave --node out"))
+	}
 	if o.person == "" {
 		o.person = reach.Person()
 	}

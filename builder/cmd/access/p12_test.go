@@ -51,3 +51,16 @@ func TestAFileForABrowserHasTheCertificateItsKeyAndItsChain(t *testing.T) {
 	require.Regexp(t, `CN ?= ?anna`, string(text))
 	require.Contains(t, string(text), "PRIVATE KEY")
 }
+
+func TestAFileForABrowserThatWouldBeOfNoUseIsNotMade(t *testing.T) {
+	for want, args := range map[string][]string{
+		"same file":         {"--p12", "anna", "-o", "./anna"},
+		"leave --node out":  {"--p12", "anna", "--node", "edge-01"},
+		"choose the role r": {"--p12", "anna", "-o", "a", "--role", "scraper"},
+	} {
+		cmd := Command()
+		cmd.SilenceUsage, cmd.SilenceErrors = true, true
+		cmd.SetArgs(append(args, t.TempDir()))
+		require.ErrorContains(t, cmd.Execute(), want)
+	}
+}
