@@ -95,6 +95,14 @@ type session struct {
 	from string
 }
 
+// room is how much of each of so many answers is kept, in bytes.
+func (s *session) room(answers int) int64 {
+	if s.share == 0 {
+		return maxKept
+	}
+	return max(1<<20, min(maxKept, maxPage/int64(max(1, answers))))
+}
+
 // stream reads the journal of one node as it comes. begun is called when the answer begins.
 func (s *session) stream(ctx context.Context, a Ask, begun func(), each func(line) error) error {
 	r := nodeapi.Request{Path: nodeapi.LogsPath, Query: a.Values(), Begun: func(h http.Header) {
@@ -108,7 +116,7 @@ func (s *session) stream(ctx context.Context, a Ask, begun func(), each func(lin
 
 // all prints what the nodes have, in the order of time, and says which did not answer.
 func (s *session) all(ctx context.Context) error {
-	kept, err := newSpool(s.asks)
+	kept, err := newSpool(s.asks, s.room(len(s.asks)))
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func said(node string, at int64, message string) line {
 
 func TestLinesOfNodesAreMergedByTimeAndEachNodesOrderStays(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	s, err := newSpool([]Ask{{node: "a", Logs: nodeapi.Logs{Lines: 4}}, {node: "b", Logs: nodeapi.Logs{Lines: 4}}, {node: "silent"}})
+	s, err := newSpool([]Ask{{node: "a", Logs: nodeapi.Logs{Lines: 4}}, {node: "b", Logs: nodeapi.Logs{Lines: 4}}, {node: "silent"}}, maxKept)
 	require.NoError(t, err)
 	left, err := os.ReadDir(os.TempDir())
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestLinesOfNodesAreMergedByTimeAndEachNodesOrderStays(t *testing.T) {
 }
 
 func TestOfANodeThatHasNoEndLittleIsKept(t *testing.T) {
-	s, err := newSpool([]Ask{{node: "a", Logs: nodeapi.Logs{Lines: 2}}, {node: "b", Logs: nodeapi.Logs{Lines: nodeapi.MaxLines}}})
+	s, err := newSpool([]Ask{{node: "a", Logs: nodeapi.Logs{Lines: 2}}, {node: "b", Logs: nodeapi.Logs{Lines: nodeapi.MaxLines}}}, maxKept)
 	require.NoError(t, err)
 	defer s.close()
 	for i := range 3 {
@@ -76,14 +76,22 @@ func TestOfANodeThatHasNoEndLittleIsKept(t *testing.T) {
 	require.ErrorContains(t, s.files[1].add(long), "more than 64 MiB; ask for fewer --lines, or a shorter time")
 }
 
+func TestAPageKeepsLessThanACommand(t *testing.T) {
+	command, page := session{}, session{share: 100}
+	require.EqualValues(t, maxKept, command.room(200))
+	require.EqualValues(t, maxKept, page.room(1))
+	require.LessOrEqual(t, 200*page.room(200), int64(maxPage))
+	require.GreaterOrEqual(t, page.room(1000), int64(1<<20))
+}
+
 func TestAMachineThatCannotKeepAnswersSaysSo(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
-	_, err := newSpool([]Ask{{node: "a"}})
+	_, err := newSpool([]Ask{{node: "a"}}, maxKept)
 	require.ErrorIs(t, err, errSpool)
 	require.ErrorContains(t, err, "set TMPDIR to a folder with more room")
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
 	require.NoError(t, err)
-	s := &spool{files: []*spoolFile{{node: "a", f: full, w: bufio.NewWriter(full), most: 9}}}
+	s := &spool{files: []*spoolFile{{node: "a", f: full, w: bufio.NewWriter(full), most: 9, room: maxKept}}}
 	defer s.close()
 	require.NoError(t, s.files[0].add(said("a", 1, "x")))
 	require.ErrorIs(t, s.merge(func(line) error { return nil }), errSpool)
@@ -209,7 +217,7 @@ func TestANodeThatStaysAwayIsSaidOnce(t *testing.T) {
 }
 
 func TestAnInterruptEndsAListInTheMiddle(t *testing.T) {
-	s, err := newSpool([]Ask{{node: "a", Logs: nodeapi.Logs{Lines: 9}}})
+	s, err := newSpool([]Ask{{node: "a", Logs: nodeapi.Logs{Lines: 9}}}, maxKept)
 	require.NoError(t, err)
 	defer s.close()
 	require.NoError(t, s.files[0].add(said("a", 1, "x")))

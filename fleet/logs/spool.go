@@ -14,8 +14,12 @@ import (
 	"spore/wire/nodeapi"
 )
 
-// maxKept bounds what is kept of one node's answer, in bytes.
-const maxKept = 64 << 20
+const (
+	// maxKept bounds what is kept of one node's answer, in bytes.
+	maxKept = 64 << 20
+	// maxPage bounds what is kept of all answers for a page, in bytes: a node that serves it has services on the same disk.
+	maxPage = 256 << 20
+)
 
 // errSpool is the error when this machine cannot keep what nodes answer.
 var errSpool = errors.New("the nodes' answers cannot be kept; set TMPDIR to a folder with more room, or ask for less")
@@ -31,10 +35,11 @@ type spoolFile struct {
 	w    *bufio.Writer
 	// lines and size are what it has, size in bytes; most is how many lines the node was asked for.
 	lines, most int
-	size        int64
+	size, room  int64
 }
 
-func newSpool(asks []Ask) (*spool, error) {
+// newSpool has room for at most so many bytes of each answer.
+func newSpool(asks []Ask, room int64) (*spool, error) {
 	s := &spool{}
 	for _, a := range asks {
 		f, err := unnamed()
@@ -42,7 +47,7 @@ func newSpool(asks []Ask) (*spool, error) {
 			s.close()
 			return nil, fmt.Errorf("%w: %w", errSpool, err)
 		}
-		s.files = append(s.files, &spoolFile{node: a.node, f: f, w: bufio.NewWriter(f), most: a.Lines})
+		s.files = append(s.files, &spoolFile{node: a.node, f: f, w: bufio.NewWriter(f), most: a.Lines, room: room})
 	}
 	return s, nil
 }
@@ -72,8 +77,8 @@ func (f *spoolFile) add(l line) error {
 	switch {
 	case f.lines > f.most:
 		return fmt.Errorf("it sends more than the %d lines that it was asked for", f.most)
-	case size > maxKept:
-		return fmt.Errorf("its lines have more than %d MiB; ask for fewer --lines, or a shorter time", maxKept>>20)
+	case size > f.room:
+		return fmt.Errorf("its lines have more than %d MiB; ask for fewer --lines, or a shorter time", f.room>>20)
 	}
 	f.lines, f.size = f.lines+1, size
 	_, err := f.w.Write(l.raw)

@@ -47,7 +47,7 @@ func (s *session) store(ctx context.Context, stores, sources []string, byTime bo
 	}
 	var problems []error
 	for _, node := range stores {
-		kept, err := newSpool(asks)
+		kept, err := newSpool(asks, s.room(len(asks)))
 		if err != nil {
 			return true, err
 		}
