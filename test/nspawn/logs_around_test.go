@@ -67,6 +67,11 @@ func TestWhatWasSaidAroundAnAlert(t *testing.T) {
 		require.NotContains(t, around(t), "it is not known whether")
 	})
 	l.Step("what its node said is shown where nobody knows what fires now", func(t *testing.T) {
+		// The store answers with what is older than half a minute.
+		require.Eventually(t, func() bool {
+			out, _, ok := l.quiet(t.Context(), "metrics", `ALERTS{alertstate="firing",alertname="`+alert+`"}`)
+			return ok && strings.Contains(out, alert)
+		}, logsLimit, time.Second, "the store of metrics knows what fires")
 		l.observer.MustExec("systemctl", "stop", "alertmanager.service")
 		require.Contains(t, around(t), "it is not known whether "+alert+" fires now")
 	})
