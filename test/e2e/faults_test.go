@@ -28,9 +28,8 @@ import (
 // faults draws some of them, or runs all.
 
 const (
-	// drawnCPU is what the drawn rows of a run may cost: what the tests cost that became rows (three power cuts in
-	// the first boot, and four flipped bytes), less the machine that the rows share.
-	drawnCPU = 130 * time.Second
+	// drawnCPU is what the drawn rows of a run may cost, besides the machine that the rows share: two or three boots.
+	drawnCPU = 80 * time.Second
 	// aBoot is what a boot of edge-01 costs under emulation, until its roles run; anEarlyEnd what one costs that ends
 	// in stage1.
 	aBoot, anEarlyEnd = 28 * time.Second, 9 * time.Second

@@ -145,25 +145,30 @@ func (k *kafkaMachine) as(g *guest, user, password string) client.KafkaOptions {
 	}
 }
 
-// Issue 5, test 1: one Kafka node, a client outside, and a power cut in acknowledged production.
-func TestOneKafkaNodeKeepsWhatItAcknowledged(t *testing.T) {
+// topic makes the topic, as the administrator.
+func (k *kafkaMachine) topic(ctx context.Context, g *guest) {
+	k.t.Helper()
+	c, err := client.NewKafka(k.as(g, "admin", kafkaPasswords["admin"]))
+	require.NoError(k.t, err)
+	defer c.Close()
+	_, err = kadm.NewClient(c).CreateTopic(ctx, 1, -1, nil, kafkaTopic)
+	if !errors.Is(err, kerr.TopicAlreadyExists) { // The client asks again when a slow broker does not answer in time.
+		require.NoError(k.t, err)
+	}
+}
+
+// One Kafka node serves clients outside, with the disk that it prepares at its first start.
+func TestOneKafkaNodeServes(t *testing.T) {
 	inTurn(t)
 	k := newKafkaMachine(t)
 	system, data := k.disks()
-	g := k.boot("kafka-first", system, data, true)
+	g := k.boot("kafka-first", system, data, false)
 	k.serving(g, "first boot, which forms the cluster")
 	ctx := k.bounded()
-	admin, sensor := k.as(g, "admin", kafkaPasswords["admin"]), k.as(g, "sensor", kafkaPasswords["sensor"])
-	historian := k.as(g, "historian", kafkaPasswords["historian"])
+	sensor, historian := k.as(g, "sensor", kafkaPasswords["sensor"]), k.as(g, "historian", kafkaPasswords["historian"])
 
 	t.Run("a topic is made, written and read", func(t *testing.T) {
-		c, err := client.NewKafka(admin)
-		require.NoError(t, err)
-		defer c.Close()
-		_, err = kadm.NewClient(c).CreateTopic(ctx, 1, -1, nil, kafkaTopic)
-		if !errors.Is(err, kerr.TopicAlreadyExists) { // The client asks again when a slow broker does not answer in time.
-			require.NoError(t, err)
-		}
+		k.topic(ctx, g)
 		s, err := client.NewKafka(sensor)
 		require.NoError(t, err)
 		defer s.Close()
@@ -191,9 +196,23 @@ func TestOneKafkaNodeKeepsWhatItAcknowledged(t *testing.T) {
 			c.Close()
 		}
 	})
-	require.False(t, t.Failed())
+	g.off()
+	k.report()
+}
 
-	ledger, err := client.StartLedger(sensor, kafkaTopic, 1)
+// One Kafka node loses power in acknowledged production, with a disk that loses what it was not told to flush. That
+// brokers lose nothing with what they have synced is shown by TestThreeBrokers (test/nspawn) in each run.
+func TestOneKafkaNodeKeepsWhatItAcknowledgedAfterAPowerCut(t *testing.T) {
+	inTurn(t)
+	if os.Getenv("SPORE_SOAK") == "" {
+		t.Skip("elsewhere: `make soak` runs it, by SPORE_SOAK")
+	}
+	k := newKafkaMachine(t)
+	system, data := k.disks()
+	g := k.boot("kafka-first", system, data, true)
+	k.serving(g, "first boot, which forms the cluster")
+	k.topic(k.bounded(), g)
+	ledger, err := client.StartLedger(k.as(g, "sensor", kafkaPasswords["sensor"]), kafkaTopic, 0)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		n, err := ledger.Acknowledged()
@@ -221,7 +240,7 @@ func TestOneKafkaNodeKeepsWhatItAcknowledged(t *testing.T) {
 	for number := range acknowledged {
 		require.Contains(t, got, number, "record %d was acknowledged", number)
 	}
-	t.Logf("%d records were acknowledged, %d are there", len(acknowledged)+1, len(got))
+	t.Logf("%d records were acknowledged, %d are there", len(acknowledged), len(got))
 	g.off()
 	k.report()
 }

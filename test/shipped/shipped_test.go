@@ -80,7 +80,7 @@ func TestTheShippedClusterAsAWhole(t *testing.T) {
 }
 
 // The two machines that are cheapest to start: what make test has the time for. Kafka itself runs on kafka-01 in
-// TestOneKafkaNodeKeepsWhatItAcknowledged of test/e2e, where its clients are; here its machine gets the disk that it
+// TestOneKafkaNodeServes of test/e2e, where its clients are; here its machine gets the disk that it
 // needs.
 func TestTheShippedBrokersOfKafkaAndMQTT(t *testing.T) {
 	c := &cluster{site: newSite(t, "brokers", "configs"), name: "plant", domain: "plant.example"}
