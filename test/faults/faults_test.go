@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -137,12 +138,15 @@ func TestOnlyAWholeRunWritesThePage(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "faults.md")
 	t.Setenv(PageVariable, page)
 	t.Setenv(chance.Variable, "1")
+	var mu sync.Mutex // Rows run side by side.
 	var ran []string
 	rows := someRows()
 	for i := range rows {
 		want := rows[i].Want
 		rows[i].Run = func(t *testing.T, l int) Outcome {
 			require.Equal(t, 42, l)
+			mu.Lock()
+			defer mu.Unlock()
 			ran = append(ran, rows[i].Happens)
 			return Outcome{After: want}
 		}
@@ -193,10 +197,13 @@ func TestARunGoesOnWithTheRowsThatAreNotAsTheyShouldBe(t *testing.T) {
 	_, err = f.WriteString(`{"Row":"push of configuration, g","Outc`)
 	require.NoError(t, errors.Join(err, f.Close()))
 
+	var mu sync.Mutex // Rows run side by side.
 	var ran []string
 	rows := someRows()
 	for i := range rows {
 		rows[i].Run = func(*testing.T, int) Outcome {
+			mu.Lock()
+			defer mu.Unlock()
 			ran = append(ran, rows[i].Happens)
 			return Outcome{After: New}
 		}
