@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// most is how many machines run at a time, however much they wait.
+	// most is how many emulators of this host run at a time when a machine begins, however much they wait: some of them
+	// may be of another test, such as the three machines of Kubernetes.
 	most = 4
 	// watched is how long emulators are looked at before a further machine may begin.
 	watched = 5 * time.Second
@@ -46,7 +47,7 @@ func (m *machines) take(n int) {
 	c := claim{n, make(chan struct{})}
 	m.mu.Lock()
 	m.waiting = append(m.waiting, c)
-	m.grant(math.Inf(1))
+	m.grant(math.Inf(1), most)
 	m.mu.Unlock()
 	<-c.granted
 }
@@ -55,17 +56,17 @@ func (m *machines) release(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.running -= n
-	m.grant(math.Inf(1))
+	m.grant(math.Inf(1), most)
 }
 
-// grant lets who asked first begin, if there is room beside emulators that want so many processors. It tells whether it
-// did. The caller holds mu.
-func (m *machines) grant(wanted float64) bool {
+// grant lets who asked first begin, if there is room beside so many emulators that want so many processors. It tells
+// whether it did. The caller holds mu.
+func (m *machines) grant(wanted float64, beside int) bool {
 	if len(m.waiting) == 0 {
 		return false
 	}
 	c := m.waiting[0]
-	if m.running > 0 && (wanted > room || m.running+c.machines > most) {
+	if m.running > 0 && (wanted > room || beside+c.machines > most) {
 		return false
 	}
 	m.waiting = m.waiting[1:]
@@ -76,18 +77,18 @@ func (m *machines) grant(wanted float64) bool {
 
 // watch looks at the emulators, for ever. After a grant one look is for nothing: the machine has not begun to compute.
 func (m *machines) watch() {
-	before, since := emulators("/proc"), time.Now()
+	before, _, since := wanted("/proc")
 	for fresh := false; ; {
 		time.Sleep(watched)
-		now, at := emulators("/proc"), time.Now()
-		wanted := now.since(before).Seconds() / at.Sub(since).Seconds()
+		now, emulators, at := wanted("/proc")
+		processors := now.since(before).Seconds() / at.Sub(since).Seconds()
 		before, since = now, at
 		if fresh {
 			fresh = false
 			continue
 		}
 		m.mu.Lock()
-		fresh = m.grant(wanted)
+		fresh = m.grant(processors, emulators)
 		m.mu.Unlock()
 	}
 }
@@ -103,15 +104,16 @@ func (w wants) since(before wants) (sum time.Duration) {
 	return sum
 }
 
-// emulators reads /proc/PID/task/TID/schedstat (Linux, Documentation/scheduler/sched-stats.rst) of all processes of QEMU.
-// Those that end meanwhile want nothing.
-func emulators(proc string) wants {
-	w := wants{}
+// wanted reads /proc/PID/task/TID/schedstat (Linux, Documentation/scheduler/sched-stats.rst) of all processes of QEMU, and
+// counts these. Those that end meanwhile want nothing.
+func wanted(proc string) (w wants, emulators int, at time.Time) {
+	w, at = wants{}, time.Now()
 	names, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "comm"))
 	for _, name := range names {
 		if comm, err := os.ReadFile(name); err != nil || !strings.HasPrefix(string(comm), "qemu-system") {
 			continue
 		}
+		emulators++
 		threads, _ := filepath.Glob(filepath.Join(filepath.Dir(name), "task", "*", "schedstat"))
 		for _, thread := range threads {
 			data, err := os.ReadFile(thread)
@@ -124,7 +126,7 @@ func emulators(proc string) wants {
 			}
 		}
 	}
-	return w
+	return w, emulators, at
 }
 
 func TestAMachineBeginsWhereOthersWait(t *testing.T) {
@@ -143,19 +145,20 @@ func TestAMachineBeginsWhereOthersWait(t *testing.T) {
 		}
 	}
 	first, second, pair, last := ask(1), ask(1), ask(2), ask(1)
-	m.grant(100)
+	m.grant(100, 9)
 	require.True(t, began(first), "one runs beside whatever there is")
-	m.grant(room + 0.1)
-	require.False(t, began(second))
-	m.grant(room)
+	m.grant(room+0.1, 1)
+	require.False(t, began(second), "what runs computes")
+	m.grant(room, most)
+	require.False(t, began(second), "no more than most")
+	m.grant(room, 1)
 	require.True(t, began(second))
-	require.True(t, m.grant(0))
+	require.False(t, m.grant(0, most-1), "two at once")
+	require.True(t, m.grant(0, 2))
 	require.True(t, began(pair))
-	require.False(t, m.grant(0), "no more than most")
-	require.False(t, began(last))
 	m.release(1)
 	require.False(t, began(last), "three may compute")
-	m.grant(0)
+	m.grant(0, 3)
 	require.True(t, began(last))
 
 	proc := t.TempDir()
@@ -169,8 +172,10 @@ func TestAMachineBeginsWhereOthersWait(t *testing.T) {
 	write("7/task/8/schedstat", "2000000000 0 3\n")
 	write("9/comm", "bash\n")
 	write("9/task/9/schedstat", "5000000000 0 1\n")
-	before := emulators(proc)
+	before, n, _ := wanted(proc)
+	require.Equal(t, 1, n)
 	require.Equal(t, 3500*time.Millisecond, before.since(nil))
 	write("7/task/8/schedstat", "2250000000 250000000 4\n")
-	require.Equal(t, 500*time.Millisecond, emulators(proc).since(before))
+	now, _, _ := wanted(proc)
+	require.Equal(t, 500*time.Millisecond, now.since(before))
 }
