@@ -24,9 +24,9 @@ const (
 	watched = 5 * time.Second
 )
 
-// room is how many processors all emulators of this host may want when a further machine begins: it wants one while it
+// room is how many processors all emulators of this host may want when a further machine begins, which wants one while it
 // starts. Two that compute fill two processors, and a third one would take a quarter more of their time for the same work.
-var room = float64(runtime.NumCPU()) - 0.75
+var room = max(0.5, float64(runtime.NumCPU())-1)
 
 // machines lets machines begin in the order in which they were asked for: one at any time, and further ones, up to most,
 // when those that run, of this test and of others, wait for clocks and for what their tests do.
