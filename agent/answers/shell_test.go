@@ -213,7 +213,7 @@ func TestAShellEndsWithItsCertificate(t *testing.T) {
 	require.ErrorContains(t, err, kept.ErrOpen.Error())
 	id, err := b.admin.Identity()
 	require.NoError(t, err)
-	withdraw(t, b.m, serial(t, id))
+	nodetest.Withdraw(t, b.m, serial(t, id))
 	_, _, err = shell.ReadFrame(conn)
 	require.Error(t, err)
 	require.Eventually(t, func() bool {

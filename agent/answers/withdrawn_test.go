@@ -14,20 +14,9 @@ import (
 
 	"spore/agent/node"
 	"spore/agent/nodetest"
-	"spore/cluster/facts"
 	"spore/pki"
-	"spore/storage/atomicfile"
 	"spore/wire/nodeapi"
 )
-
-// withdraw has the machine's configuration withdraw certificates, as one does that is taken at once.
-func withdraw(t *testing.T, m *node.Machine, serials ...string) {
-	t.Helper()
-	c, err := m.Part.Cluster()
-	require.NoError(t, err)
-	c.Withdrawn = serials
-	require.NoError(t, atomicfile.WriteJSON(filepath.Join(m.Part.Dir, facts.ClusterFile), c))
-}
 
 func TestAPushOfTheListCutsWhoeverHasTheCertificate(t *testing.T) {
 	machines, c, tree := nodetest.BrokersWithKeys(t, "127.0.0.1")
@@ -49,7 +38,7 @@ func TestAPushOfTheListCutsWhoeverHasTheCertificate(t *testing.T) {
 
 	id, err := reader.Identity()
 	require.NoError(t, err)
-	withdraw(t, m, serial(t, id))
+	nodetest.Withdraw(t, m, serial(t, id))
 	_, err = reader.Read(t.Context(), "kafka-1", health, 1<<20)
 	require.ErrorContains(t, err, "no answer: ", "the next call")
 	_, err = visit.Read(t.Context(), health, 1<<20)
@@ -67,7 +56,7 @@ func TestAPushOfTheListCutsWhoeverHasTheCertificate(t *testing.T) {
 	defer body.Close()
 	id, err = other.Identity()
 	require.NoError(t, err)
-	withdraw(t, m, serial(t, id))
+	nodetest.Withdraw(t, m, serial(t, id))
 	begun := time.Now()
 	_, _ = io.Copy(io.Discard, body)
 	require.Less(t, time.Since(begun), 10*time.Second)

@@ -36,7 +36,7 @@ type asked struct {
 }
 
 // whoIsAsked is the server that a machine without a bundle asks: the one that it was booted from, and where it was
-// started from a disk the one of cluster.yaml. It is zero where there is neither.
+// started from a disk the one of cluster.yaml. Without either it is zero.
 func whoIsAsked(m *node.Machine, c *facts.Cluster) asked {
 	switch {
 	case len(c.SigningKeys) == 0:

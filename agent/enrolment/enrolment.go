@@ -27,7 +27,7 @@ type Input struct {
 	// Claim is what is sent. Base is the server's folder, and Server says in words which one that is.
 	Claim        enroll.Claim
 	Base, Server string
-	// Why is why there is no bundle yet.
+	// Why says what became of the bundle so far.
 	Why string
 	// Ask asks once.
 	Ask func(ctx context.Context) (enroll.Answer, error)

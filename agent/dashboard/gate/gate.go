@@ -29,8 +29,8 @@ const (
 	bodyBound = time.Second
 	// maxHeader is in bytes.
 	maxHeader = 16 << 10
-	// looks is how often it is looked whether a certificate was withdrawn, and last is what whoever is no longer let in has
-	// to be told so.
+	// looks is how often the list of withdrawn certificates is read. last is the time for telling somebody whose
+	// certificate has lost its right.
 	looks, last = time.Second, 3 * time.Second
 )
 
