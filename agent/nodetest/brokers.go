@@ -53,9 +53,15 @@ func BrokersOf(
 	change(config)
 	c, nodes := cluster.Facts(config)
 	tree := pki.New(&c)
-	now := time.Now()
-	_, err := tree.Update(&c, nodes, pki.Options{Now: now, Random: rand.Reader})
+	_, err := tree.Update(&c, nodes, pki.Options{Now: time.Now(), Random: rand.Reader})
 	require.NoError(t, err)
+	return Installed(t, config, tree), &c, tree
+}
+
+// Installed makes the machines of a configuration with their bundles taken. tree has the keys of all of them.
+func Installed(t *testing.T, config *cluster.Config, tree *pki.Tree) map[string]*node.Machine {
+	t.Helper()
+	c, nodes := cluster.Facts(config)
 	signing, err := tree.Public().SigningKeys()
 	require.NoError(t, err)
 	for _, key := range signing {
@@ -75,7 +81,7 @@ func BrokersOf(
 			require.NoError(t, err)
 		}
 		Is(t, m, nodes[i].Name)
-		data, err := tree.BundleFor(&c, &nodes[i], now)
+		data, err := tree.BundleFor(&c, &nodes[i], time.Now())
 		require.NoError(t, err)
 		b, err := bundle.Open(bytes.NewReader(data), bundle.Whose{Cluster: c.ID, Node: nodes[i].Name, Keys: signing})
 		require.NoError(t, err)
@@ -83,5 +89,5 @@ func BrokersOf(
 		require.NoError(t, err)
 		out[nodes[i].Name] = m
 	}
-	return out, &c, tree
+	return out
 }
