@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"spore/test/browser"
 )
 
 func TestErrorsSayWhatToDo(t *testing.T) {
@@ -40,17 +42,17 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 				t.Cleanup(c.p.stopped)
 				t.Cleanup(func() { c.p.origin = "" })
 			}
-			b := newTab(t)
+			b := chromium.Tab(t)
 			if c.p != closed {
-				b.open(c.p.address)
+				b.Open(c.p.address)
 			}
-			b.open(c.p.origin + c.path)
+			b.Open(c.p.origin + c.path)
 			for _, s := range screens {
-				b.look(s.width, s.scheme)
+				b.Look(s.width, s.scheme)
 				for _, want := range c.sees {
-					b.sees(patience, says(want), want)
+					b.Sees(browser.Patience, browser.Says(want), want)
 				}
-				require.LessOrEqual(t, eval[int64](b, "document.documentElement.scrollWidth"), s.width)
+				require.LessOrEqual(t, browser.Eval[int64](b, "document.documentElement.scrollWidth"), s.width)
 				accessible(t, b, s.scheme)
 			}
 		})

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/page"
 	"github.com/stretchr/testify/require"
 
+	"spore/test/browser"
 	"spore/wire/machine"
 )
 
@@ -39,9 +39,9 @@ const grey = `e.classList.contains("stale") && getComputedStyle(e).filter.includ
 func TestFaultsAreSeenWhileAPageIsOpen(t *testing.T) {
 	t.Parallel()
 	p := served(t, newPlant("edge-01", "edge-02", "edge-03"))
-	b := newTab(t)
-	b.open(p.address)
-	b.sees(nodeBound, says("Nothing is wrong"), "nothing is wrong")
+	b := chromium.Tab(t)
+	b.Open(p.address)
+	b.Sees(nodeBound, browser.Says("Nothing is wrong"), "nothing is wrong")
 
 	began := time.Now()
 	within := func(bound time.Duration) time.Duration { return max(bound-time.Since(began), 0) }
@@ -51,40 +51,39 @@ func TestFaultsAreSeenWhileAPageIsOpen(t *testing.T) {
 		Labels: map[string]string{machine.AlertName: hostile, machine.AlertNode: "edge-03", machine.Severity: "critical"},
 		State:  machine.Fires, Since: time.Now(), Summary: "the press is too hot " + hostile,
 	})
-	b.sees(within(nodeBound), says("1 % of /var is free")+"&&"+tileOf("edge-02", `e.classList.contains("critical")`), "health becomes worse")
-	b.sees(within(greyBound), tileOf("edge-01", grey), "a node that goes silent is grey, with its age")
-	require.False(t, eval[bool](b, tileOf("edge-03", `e.classList.contains("stale")`)), "another node is not")
-	b.sees(within(alertsBound), says("the press is too hot"), "an alert fires")
-	require.Contains(t, b.text(), "<img src=x onerror", "what is hostile is text")
-	b.sees(within(timeout+nodeBound), says("it does not answer: no answer in time"), "the reason of the silence")
+	b.Sees(within(nodeBound), browser.Says("1 % of /var is free")+"&&"+tileOf("edge-02", `e.classList.contains("critical")`), "health becomes worse")
+	b.Sees(within(greyBound), tileOf("edge-01", grey), "a node that goes silent is grey, with its age")
+	require.False(t, browser.Eval[bool](b, tileOf("edge-03", `e.classList.contains("stale")`)), "another node is not")
+	b.Sees(within(alertsBound), browser.Says("the press is too hot"), "an alert fires")
+	require.Contains(t, b.Text(), "<img src=x onerror", "what is hostile is text")
+	b.Sees(within(timeout+nodeBound), browser.Says("it does not answer: no answer in time"), "the reason of the silence")
 
 	began = time.Now()
 	p.says("edge-01", func(a *answer) { a.silent = false })
 	p.says("edge-02", func(a *answer) { *a = well("edge-02") })
-	b.sees(within(timeout+nodeBound), tileOf("edge-01", `!e.classList.contains("stale") && e.classList.contains("ok")`), "a node comes back")
-	b.sees(within(nodeBound), tileOf("edge-02", `e.classList.contains("ok")`), "a node becomes well")
-	require.False(t, eval[bool](b, "'hacked' in window"))
-	b.clean(p.origin)
+	b.Sees(within(timeout+nodeBound), tileOf("edge-01", `!e.classList.contains("stale") && e.classList.contains("ok")`), "a node comes back")
+	b.Sees(within(nodeBound), tileOf("edge-02", `e.classList.contains("ok")`), "a node becomes well")
+	require.False(t, browser.Eval[bool](b, "'hacked' in window"))
+	b.Clean(p.origin)
 }
 
 func TestTheClockOfTheBrowserIsOfNoMatter(t *testing.T) {
 	t.Parallel()
 	p := served(t, newPlant("edge-01", "edge-02"))
-	b := newTab(t)
+	b := chromium.Tab(t)
 	// Twenty years ahead, and each second takes an hour.
-	_, err := call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `(() => {
+	b.Prepare(`(() => {
 		const Real = Date, begun = Real.now(), wrong = () => begun + 20 * 365 * 86400e3 + (Real.now() - begun) * 3600;
 		window.Date = class extends Real { constructor(...a) { super(...(a.length ? a : [wrong()])); } static now() { return wrong(); } };
-	})();`})
-	require.NoError(t, err)
-	b.open(p.address)
-	require.Greater(t, eval[int](b, "new Date().getFullYear()"), 2040)
+	})();`)
+	b.Open(p.address)
+	require.Greater(t, browser.Eval[int](b, "new Date().getFullYear()"), 2040)
 	p.says("edge-01", func(a *answer) { a.silent = true })
-	b.sees(greyBound, tileOf("edge-01", grey), "the age is that of the command's clock")
-	require.False(t, eval[bool](b, tileOf("edge-02", `e.classList.contains("stale")`)))
-	require.NotContains(t, b.text(), " h ago")
-	require.True(t, eval[bool](b, `document.getElementById("lost").hidden`), "the page does not take the command for one that is silent")
-	b.clean(p.origin)
+	b.Sees(greyBound, tileOf("edge-01", grey), "the age is that of the command's clock")
+	require.False(t, browser.Eval[bool](b, tileOf("edge-02", `e.classList.contains("stale")`)))
+	require.NotContains(t, b.Text(), " h ago")
+	require.True(t, browser.Eval[bool](b, `document.getElementById("lost").hidden`), "the page does not take the command for one that is silent")
+	b.Clean(p.origin)
 }
 
 func TestACertificateEndsWhileAPageIsOpen(t *testing.T) {
@@ -92,18 +91,18 @@ func TestACertificateEndsWhileAPageIsOpen(t *testing.T) {
 	p := newPlant("edge-01")
 	p.ends = time.Now().Add(12 * time.Second)
 	served(t, p)
-	b := newTab(t)
-	b.open(p.address)
-	b.sees(nodeBound, says("Nothing is wrong"), "nothing is wrong")
-	require.Contains(t, b.text(), "at the latest at "+p.ends.UTC().Format("2006-01-02 15:04 UTC"))
-	b.sees(time.Until(p.ends)+nodeBound, says("The certificate has ended"), "the certificate ends")
-	b.clean(p.origin)
+	b := chromium.Tab(t)
+	b.Open(p.address)
+	b.Sees(nodeBound, browser.Says("Nothing is wrong"), "nothing is wrong")
+	require.Contains(t, b.Text(), "at the latest at "+p.ends.UTC().Format("2006-01-02 15:04 UTC"))
+	b.Sees(time.Until(p.ends)+nodeBound, browser.Says("The certificate has ended"), "the certificate ends")
+	b.Clean(p.origin)
 	for _, how := range []string{"while it was open", "opened again"} {
-		require.Contains(t, b.text(), "stop spore dashboard by Ctrl-C, and start it again", how)
-		require.NotContains(t, b.text(), "edge-01", how)
-		require.True(t, eval[bool](b, `document.title.startsWith("The certificate has ended")`), how)
+		require.Contains(t, b.Text(), "stop spore dashboard by Ctrl-C, and start it again", how)
+		require.NotContains(t, b.Text(), "edge-01", how)
+		require.True(t, browser.Eval[bool](b, `document.title.startsWith("The certificate has ended")`), how)
 		accessible(t, b, how)
-		b.open(p.origin + "/")
+		b.Open(p.origin + "/")
 	}
 }
 
@@ -143,18 +142,18 @@ func newCommand(t *testing.T) *command {
 func TestACommandThatHangsOrEndsIsTold(t *testing.T) {
 	t.Parallel()
 	c := newCommand(t)
-	b := newTab(t)
-	b.open(c.address)
-	b.sees(patience, says("things are wrong"), "the page is there")
+	b := chromium.Tab(t)
+	b.Open(c.address)
+	b.Sees(browser.Patience, browser.Says("things are wrong"), "the page is there")
 	require.NoError(t, c.Process.Signal(syscall.SIGSTOP))
 	stale := `document.getElementById("main").classList.contains("stale")`
-	b.sees(lostBound, says("spore dashboard says nothing any more")+"&&"+stale, "a command that hangs")
-	require.Contains(t, b.text(), "edge-01", "what is old stays")
+	b.Sees(lostBound, browser.Says("spore dashboard says nothing any more")+"&&"+stale, "a command that hangs")
+	require.Contains(t, b.Text(), "edge-01", "what is old stays")
 	require.NoError(t, c.Process.Signal(syscall.SIGCONT))
-	b.sees(nodeBound, "!("+stale+")", "a command that goes on")
-	b.clean(c.origin)
+	b.Sees(nodeBound, "!("+stale+")", "a command that goes on")
+	b.Clean(c.origin)
 	require.NoError(t, c.Process.Kill())
-	b.sees(nodeBound, says("The connection to spore dashboard is lost")+"&&"+stale, "a command that has ended")
-	require.Contains(t, b.text(), "Is the command still running?")
+	b.Sees(nodeBound, browser.Says("The connection to spore dashboard is lost")+"&&"+stale, "a command that has ended")
+	require.Contains(t, b.Text(), "Is the command still running?")
 	accessible(t, b, "an old page")
 }

@@ -18,8 +18,9 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/heapprofiler"
 	chromeruntime "github.com/chromedp/cdproto/runtime"
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"spore/test/browser"
 )
 
 // What is open at a time, and how much more the command may have at the end than at the beginning: connections that it
@@ -50,7 +51,7 @@ func TestPagesThatAreClosedLeaveNothing(t *testing.T) {
 	require.Eventually(t, func() bool {
 		g, m = c.uses(t)
 		return g <= goroutines+moreGoroutines && m <= bytes+moreBytes
-	}, patience, 100*time.Millisecond, "it had %d goroutines and %d bytes", goroutines, bytes)
+	}, browser.Patience, 100*time.Millisecond, "it had %d goroutines and %d bytes", goroutines, bytes)
 	t.Logf("%d rounds of %d pages: %d goroutines and %d kB, %d and %d kB before", rounds, viewers, g, m>>10, goroutines, bytes>>10)
 }
 
@@ -70,25 +71,25 @@ func TestPagesThatStayOpenCostNoMore(t *testing.T) {
 			paths = append(paths, p.path)
 		}
 	}
-	var tabs []*tab
+	var tabs []*browser.Tab
 	for range profiles {
-		first := newTabOf(t, chromium, chromedp.WithNewBrowserContext())
-		first.open(c.address)
+		first := chromium.Profile(t)
+		first.Open(c.address)
 		for i := range each {
 			b := first
 			if i > 0 {
-				b = newTabOf(t, first.ctx)
+				b = first.Beside()
 			}
-			b.open(c.origin + paths[len(tabs)%len(paths)])
+			b.Open(c.origin + paths[len(tabs)%len(paths)])
 			tabs = append(tabs, b)
 		}
 	}
 	// heaps is what the scripts of all pages use, after what nobody uses was given up.
 	heaps := func() (bytes int) {
 		for _, b := range tabs {
-			_, err := call(b, heapprofiler.CollectGarbage, cdp.Empty{})
+			_, err := browser.Call(b, heapprofiler.CollectGarbage, cdp.Empty{})
 			require.NoError(t, err)
-			used, err := call(b, chromeruntime.GetHeapUsage, cdp.Empty{})
+			used, err := browser.Call(b, chromeruntime.GetHeapUsage, cdp.Empty{})
 			require.NoError(t, err)
 			bytes += int(used.UsedSize + used.EmbedderHeapUsedSize)
 		}
@@ -101,7 +102,7 @@ func TestPagesThatStayOpenCostNoMore(t *testing.T) {
 	for began, look := time.Now(), min(time.Minute, length); time.Since(began) < length; {
 		time.Sleep(look)
 		for _, b := range tabs {
-			require.True(t, eval[bool](b, `document.getElementById("lost").hidden && document.getElementById("main").innerText.length > 20`), b.text())
+			require.True(t, browser.Eval[bool](b, `document.getElementById("lost").hidden && document.getElementById("main").innerText.length > 20`), b.Text())
 		}
 		g, m = c.uses(t)
 		h = heaps()
@@ -112,10 +113,10 @@ func TestPagesThatStayOpenCostNoMore(t *testing.T) {
 	t.Logf("%d pages for %s: %d goroutines, %d kB and %d kB in the browser; %d, %d and %d kB before", len(tabs), length, g, m>>10, h>>10, goroutines,
 		bytes>>10, heap>>10)
 	for _, b := range tabs {
-		b.clean(c.origin)
-		b.open("about:blank")
+		b.Clean(c.origin)
+		b.Open("about:blank")
 	}
-	require.Eventually(t, func() bool { g, _ = c.uses(t); return g <= before+moreGoroutines }, patience, 100*time.Millisecond, "%d goroutines before", before)
+	require.Eventually(t, func() bool { g, _ = c.uses(t); return g <= before+moreGoroutines }, browser.Patience, 100*time.Millisecond, "%d goroutines before", before)
 }
 
 // uses is how many goroutines the command has, and how many bytes.
@@ -133,7 +134,7 @@ func (c *command) uses(t *testing.T) (goroutines, bytes int) {
 // round opens all pages, reads two events of each, and closes them.
 func round(t *testing.T, c *command) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), browser.Patience)
 	defer cancel()
 	problems := make(chan error, viewers)
 	var all sync.WaitGroup

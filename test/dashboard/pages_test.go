@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
+	"spore/test/browser"
 	"spore/wire/machine"
 )
 
@@ -118,22 +118,22 @@ func served(t *testing.T, p *plant) *plant {
 	t.Helper()
 	require.NoError(t, p.serve())
 	t.Cleanup(p.stopped)
-	b := newTab(t)
-	b.open(p.address)
-	b.sees(patience, says("wrong")+"||"+says("Nothing is wrong"), "all have answered")
+	b := chromium.Tab(t)
+	b.Open(p.address)
+	b.Sees(browser.Patience, browser.Says("wrong")+"||"+browser.Says("Nothing is wrong"), "all have answered")
 	return p
 }
 
 // holds what is to be true of each page.
 func holds(t *testing.T, p *plant, path string, sees []string, picture string, status int, screens ...screen) {
-	b := newTab(t)
-	b.open(p.address) // It gets its cookie there.
+	b := chromium.Tab(t)
+	b.Open(p.address) // It gets its cookie there.
 	costs(t, b, p.origin+path)
 	for _, s := range screens {
-		b.look(s.width, s.scheme)
-		require.LessOrEqual(t, eval[int64](b, "document.documentElement.scrollWidth"), s.width, "%d: it scrolls to the side", s.width)
+		b.Look(s.width, s.scheme)
+		require.LessOrEqual(t, browser.Eval[int64](b, "document.documentElement.scrollWidth"), s.width, "%d: it scrolls to the side", s.width)
 		for _, want := range sees { // A service is asked when somebody looks.
-			b.sees(patience, says(want), want)
+			b.Sees(browser.Patience, browser.Says(want), want)
 		}
 		accessible(t, b, fmt.Sprintf("%d, %s", s.width, s.scheme))
 		if s.scheme == "light" { // Colours change nothing of the keyboard.
@@ -143,36 +143,30 @@ func holds(t *testing.T, p *plant, path string, sees []string, picture string, s
 			takePicture(t, b, s.width, picture)
 		}
 	}
-	require.False(t, eval[bool](b, "'hacked' in window"))
-	require.Zero(t, eval[int](b, "document.querySelectorAll('img, main script').length"))
-	b.mu.Lock()
+	require.False(t, browser.Eval[bool](b, "'hacked' in window"))
+	require.Zero(t, browser.Eval[int](b, "document.querySelectorAll('img, main script').length"))
 	if status != 0 { // The browser tells of it on the console, too.
-		require.NotEmpty(t, b.wrong)
-		for _, w := range b.wrong {
+		wrong := b.Wrong()
+		require.NotEmpty(t, wrong)
+		for _, w := range wrong {
 			require.Contains(t, w, fmt.Sprintf("the server responded with a status of %d", status))
 		}
-		b.wrong = nil
 	}
-	b.mu.Unlock()
-	b.clean(p.origin)
+	b.Clean(p.origin)
 }
 
 // costs opens the page, and holds how long it takes and how large it is.
-func costs(t *testing.T, b *tab, address string) {
+func costs(t *testing.T, b *browser.Tab, address string) {
 	t.Helper()
 	best := time.Hour
 	var size int64
 	for range paints {
-		b.mu.Lock()
-		b.bytes = 0
-		b.mu.Unlock()
-		b.open(address)
-		b.sees(patience, "performance.getEntriesByName('first-contentful-paint').length", "something is painted")
-		ms := eval[float64](b, "performance.getEntriesByName('first-contentful-paint')[0].startTime")
+		b.Bytes()
+		b.Open(address)
+		b.Sees(browser.Patience, "performance.getEntriesByName('first-contentful-paint').length", "something is painted")
+		ms := browser.Eval[float64](b, "performance.getEntriesByName('first-contentful-paint')[0].startTime")
 		best = min(best, time.Duration(ms*float64(time.Millisecond)))
-		b.mu.Lock()
-		size = max(size, b.bytes)
-		b.mu.Unlock()
+		size = max(size, b.Bytes())
 		if best < firstPaint/2 {
 			break
 		}
@@ -183,12 +177,12 @@ func costs(t *testing.T, b *tab, address string) {
 }
 
 // accessible has axe-core look at the page (WCAG 2.2, levels A and AA, and its rules of good practice).
-func accessible(t *testing.T, b *tab, screen string) {
+func accessible(t *testing.T, b *browser.Tab, screen string) {
 	t.Helper()
-	if !eval[bool](b, "'axe' in window") {
-		eval[bool](b, axe+";true")
+	if !browser.Eval[bool](b, "'axe' in window") {
+		browser.Eval[bool](b, axe+";true")
 	}
-	found := eval[string](b, `axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify(
+	found := browser.Eval[string](b, `axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify(
 		r.violations.map((v) => ({rule: v.id, help: v.help, at: v.nodes.map((n) => n.html + " " + n.failureSummary).slice(0, 5)}))))`)
 	var violations []any
 	require.NoError(t, json.Unmarshal([]byte(found), &violations))
@@ -196,18 +190,18 @@ func accessible(t *testing.T, b *tab, screen string) {
 }
 
 // keyboard holds that the key Tab reaches whatever can be used, and that one sees where it is.
-func keyboard(t *testing.T, b *tab) {
+func keyboard(t *testing.T, b *browser.Tab) {
 	t.Helper()
 	const name = `const name = (e) => [e.tagName, e.getAttribute("href"), e.getAttribute("name"), e.textContent.trim()].join(" ");`
-	want := eval[[]string](b, `(() => {`+name+`
+	want := browser.Eval[[]string](b, `(() => {`+name+`
 		document.activeElement.blur();
 		getSelection().empty();
 		window.reached = [];
 		window.reaches ||= document.addEventListener("focusin", (e) => reached.push([name(e.target), getComputedStyle(e.target).outlineStyle])) || true;
 		return [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, pre[tabindex]")].map(name); })()`)
-	require.NoError(t, chromedp.Do(b.ctx, chromedp.KeyEvent(strings.Repeat(kb.Tab, len(want)+1))))
+	b.Press(strings.Repeat(kb.Tab, len(want)+1))
 	got := map[string]bool{}
-	for _, at := range eval[[][2]string](b, "reached") {
+	for _, at := range browser.Eval[[][2]string](b, "reached") {
 		require.NotEqual(t, "none", at[1], "%s: it is not seen where the keyboard is", at[0])
 		got[at[0]] = true
 	}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/chromedp/cdproto/page"
 	"github.com/stretchr/testify/require"
+
+	"spore/test/browser"
 )
 
 // picturesVariable is the folder that pictures of the pages are written to.
@@ -29,13 +31,13 @@ const (
 )
 
 // takePicture writes a picture of the page, without the times on it: those are others each time.
-func takePicture(t *testing.T, b *tab, width int64, name string) {
+func takePicture(t *testing.T, b *browser.Tab, width int64, name string) {
 	t.Helper()
 	dir := os.Getenv(picturesVariable)
 	if dir == "" || name == "" {
 		return
 	}
-	height := eval[float64](b, `(() => {
+	height := browser.Eval[float64](b, `(() => {
 		document.activeElement.blur();
 		const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 		for (let n = texts.nextNode(); n; n = texts.nextNode()) {
@@ -44,7 +46,7 @@ func takePicture(t *testing.T, b *tab, width int64, name string) {
 		scrollTo(0, 0);
 		return document.body.getBoundingClientRect().height; })()`)
 	beyond := true
-	shot, err := call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{
+	shot, err := browser.Call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{
 		CaptureBeyondViewport: &beyond, Clip: &page.Viewport{Width: float64(width), Height: min(height, mostHeight), Scale: 1},
 	})
 	require.NoError(t, err)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
+
+	"spore/test/browser"
 )
 
 // serviceBound is that of docs/dashboard.md in which what has become of a service is seen. One that answers at once is
@@ -22,19 +24,19 @@ const greyService = `document.querySelector("#main > div.stale") && getComputedS
 
 // opened serves a plant and opens pages of it, each in a tab of its own, and waits until each has its text. A browser has
 // six connections to an address, of which each page keeps one: the one that has let the browser in is closed.
-func opened(t *testing.T, p *plant, texts map[string]string) map[string]*tab {
+func opened(t *testing.T, p *plant, texts map[string]string) map[string]*browser.Tab {
 	t.Helper()
 	require.NoError(t, p.serve())
 	t.Cleanup(p.stopped)
-	tabs := map[string]*tab{}
+	tabs := map[string]*browser.Tab{}
 	for path, text := range texts {
-		b := newTab(t)
+		b := chromium.Tab(t)
 		if len(tabs) == 0 {
-			b.open(p.address)
+			b.Open(p.address)
 		}
-		b.open(p.origin + path)
-		b.sees(patience, says(text), path)
-		require.False(t, eval[bool](b, "!!("+greyService+")"), path)
+		b.Open(p.origin + path)
+		b.Sees(browser.Patience, browser.Says(text), path)
+		require.False(t, browser.Eval[bool](b, "!!("+greyService+")"), path)
 		tabs[path] = b
 	}
 	return tabs
@@ -56,32 +58,32 @@ func TestFaultsOfServicesAreSeenWhileTheirPagesAreOpen(t *testing.T) {
 		`{"monitors":{"all":["edge-01","edge-02","edge-03"],"quorum":[],"leader":""}}`}})
 	p.breaks("kubernetes-status", fault{takes: 7 * time.Second})
 	p.breaks("metrics-query", fault{err: errors.New("no answer: connection refused")})
-	lost := says("0 of 3 serve; nobody leads; a majority is 2, so nothing is written")
-	tabs["/kafka"].sees(within(serviceBound), lost, "Kafka has no quorum")
-	tabs["/quorums"].sees(within(serviceBound), `[...document.querySelectorAll("section")].filter((e) => e.innerText.includes("nobody leads")).length === 2`,
+	lost := browser.Says("0 of 3 serve; nobody leads; a majority is 2, so nothing is written")
+	tabs["/kafka"].Sees(within(serviceBound), lost, "Kafka has no quorum")
+	tabs["/quorums"].Sees(within(serviceBound), `[...document.querySelectorAll("section")].filter((e) => e.innerText.includes("nobody leads")).length === 2`,
 		"two quorums are lost")
-	tabs["/ceph"].sees(within(serviceBound), says("0 of 3 in the quorum; nobody leads")+"&&"+says("HEALTH_ERR"), "no monitor of Ceph leads")
-	tabs["/ceph"].sees(within(serviceBound), says("The store of metrics does not answer: edge-01: no answer: connection refused"), "the store of metrics is gone")
-	tabs["/kubernetes"].sees(within(serviceBound), greyService, "an answer that was due is late")
-	require.Contains(t, tabs["/kubernetes"].text(), "2 of 3 nodes are ready", "what is old stays")
-	tabs["/kubernetes"].sees(within(serviceBound+7*time.Second), says("The answer took 7 s")+"&& !("+greyService+")", "a node that answers slowly")
+	tabs["/ceph"].Sees(within(serviceBound), browser.Says("0 of 3 in the quorum; nobody leads")+"&&"+browser.Says("HEALTH_ERR"), "no monitor of Ceph leads")
+	tabs["/ceph"].Sees(within(serviceBound), browser.Says("The store of metrics does not answer: edge-01: no answer: connection refused"), "the store of metrics is gone")
+	tabs["/kubernetes"].Sees(within(serviceBound), greyService, "an answer that was due is late")
+	require.Contains(t, tabs["/kubernetes"].Text(), "2 of 3 nodes are ready", "what is old stays")
+	tabs["/kubernetes"].Sees(within(serviceBound+7*time.Second), browser.Says("The answer took 7 s")+"&& !("+greyService+")", "a node that answers slowly")
 
 	began = time.Now()
 	p.breaks("ceph-status", fault{answer: []string{`{"status":{"health":{"status":["` + "x" + `"]}}}`}})
 	p.breaks("kafka-topics", fault{answer: []string{fmt.Sprintf(`[{"name":%q,"partitions":[{"leader":-1,"replicas":[1],"inSync":[]}]}]`, hostileInJSON)}})
 	p.breaks("kafka-lag", fault{answer: []string{`[{"group":`}})
-	tabs["/ceph"].sees(within(serviceBound), says("the answer is malformed")+"&&"+greyService, "an answer that is malformed")
-	tabs["/kafka"].sees(within(serviceBound), says("<img src=x onerror")+"&&"+says("It is not known how far they are behind"), "an answer that is hostile")
-	require.False(t, eval[bool](tabs["/kafka"], "'hacked' in window"))
+	tabs["/ceph"].Sees(within(serviceBound), browser.Says("the answer is malformed")+"&&"+greyService, "an answer that is malformed")
+	tabs["/kafka"].Sees(within(serviceBound), browser.Says("<img src=x onerror")+"&&"+browser.Says("It is not known how far they are behind"), "an answer that is hostile")
+	require.False(t, browser.Eval[bool](tabs["/kafka"], "'hacked' in window"))
 
 	began = time.Now()
 	p.says("edge-01", func(a *answer) { a.err = errors.New("no answer: connection refused") })
-	tabs["/kafka"].sees(within(nodeBound), greyService+"&&("+says("edge-01, which said so, says nothing any more")+"||"+says("It is not known how it is now")+")",
+	tabs["/kafka"].Sees(within(nodeBound), greyService+"&&("+browser.Says("edge-01, which said so, says nothing any more")+"||"+browser.Says("It is not known how it is now")+")",
 		"the node that has answered is gone")
-	require.Contains(t, tabs["/kafka"].text(), "0 of 3 serve; nobody leads", "what it said last is kept")
+	require.Contains(t, tabs["/kafka"].Text(), "0 of 3 serve; nobody leads", "what it said last is kept")
 	for path, b := range tabs {
-		require.Zero(t, eval[int](b, "document.querySelectorAll('img, main script').length"), path)
-		b.clean(p.origin)
+		require.Zero(t, browser.Eval[int](b, "document.querySelectorAll('img, main script').length"), path)
+		b.Clean(p.origin)
 	}
 }
 
@@ -105,17 +107,17 @@ func TestFaultsOfWhatKeepsAlertsLogsAndMetricsAreSeen(t *testing.T) {
 	p.breaks("metrics", fault{err: gone})
 	p.says("edge-04", func(a *answer) { a.ahead = time.Hour })
 
-	tabs["/"].sees(within(nodeBound), says("edge-04 is 1h0m0s ahead of this machine"), "the clock of a node is wrong")
-	tabs["/alerts"].sees(within(serviceBound), says("It is not known which alerts fire now: edge-03: no answer: connection refused")+"&&"+
+	tabs["/"].Sees(within(nodeBound), browser.Says("edge-04 is 1h0m0s ahead of this machine"), "the clock of a node is wrong")
+	tabs["/alerts"].Sees(within(serviceBound), browser.Says("It is not known which alerts fire now: edge-03: no answer: connection refused")+"&&"+
 		`/Asked \d+ s ago/.test(document.body.innerText)`, "Alertmanager is gone")
-	require.Contains(t, tabs["/alerts"].text(), "the press is too hot", "what was known last stays")
-	tabs["/"].sees(within(serviceBound), says("last known: the press is too hot"), "Alertmanager is gone, as the cluster says it")
+	require.Contains(t, tabs["/alerts"].Text(), "the press is too hot", "what was known last stays")
+	tabs["/"].Sees(within(serviceBound), browser.Says("last known: the press is too hot"), "Alertmanager is gone, as the cluster says it")
 	// What these show is of a time that stands on it, and is no old value. The next question tells.
-	tabs["/charts?node=edge-01"].types(`a[href*="until"]`, kb.Enter)
-	tabs["/charts?node=edge-01"].sees(serviceBound, says("It cannot be drawn: edge-03: no answer: connection refused"), "the store of metrics is gone")
-	tabs["/logs?since=1h"].types("#unit", kb.Enter)
-	tabs["/logs?since=1h"].sees(serviceBound, says("Nothing can be looked for so: edge-03: no answer: connection refused"), "the store of logs is gone")
-	tabs["/"].clean(p.origin)
-	tabs["/alerts"].clean(p.origin)
+	tabs["/charts?node=edge-01"].Type(`a[href*="until"]`, kb.Enter)
+	tabs["/charts?node=edge-01"].Sees(serviceBound, browser.Says("It cannot be drawn: edge-03: no answer: connection refused"), "the store of metrics is gone")
+	tabs["/logs?since=1h"].Type("#unit", kb.Enter)
+	tabs["/logs?since=1h"].Sees(serviceBound, browser.Says("Nothing can be looked for so: edge-03: no answer: connection refused"), "the store of logs is gone")
+	tabs["/"].Clean(p.origin)
+	tabs["/alerts"].Clean(p.origin)
 	accessible(t, tabs["/alerts"], "alerts that nobody knows")
 }
