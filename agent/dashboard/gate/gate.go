@@ -108,7 +108,7 @@ const anew = "close all windows of this browser, and open the page again"
 // ServeHTTP answers a browser.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
-	header.Set("Content-Security-Policy", "default-src 'none'") // A page says for itself what it needs.
+	header.Set("Content-Security-Policy", "default-src 'none'") // A page says by itself what it needs.
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
@@ -180,9 +180,12 @@ func (g *gate) caller(r *http.Request) (nodeapi.Caller, *refusal) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nodeapi.Caller{}, &refusal{
 			title: "This browser has shown no certificate",
-			text:  "The pages of " + g.Cluster + " are for people with a certificate of the cluster.",
+			// Chromium offers those of the authorities that the node names (tls.Config.ClientCAs), and of these those that hold.
+			text: "The pages of " + g.Cluster + " are for people with a certificate of the cluster. A browser may offer neither one that " +
+				"has ended nor one of another cluster.",
 			do: []string{
-				"spore access DIR --p12 FILE, by somebody with the operator's folder", "import the file into this browser",
+				"look in the settings of this browser, at your own certificates, whether you have one, and until when it holds",
+				"spore access DIR --p12 FILE, by somebody with the operator's folder, if you have none that holds; import the file here",
 				anew + "; choose the certificate when it asks",
 			},
 		}
@@ -208,7 +211,7 @@ func (g *gate) caller(r *http.Request) (nodeapi.Caller, *refusal) {
 	case len(who.Nodes) > 0:
 		return who, &refusal{title: "This certificate is limited to some nodes", text: fmt.Sprintf("It is for %s, and the pages are "+
 			"about the whole cluster.", strings.Join(who.Nodes, ", ")),
-			do: []string{"spore dashboard DIR --access FILE shows those nodes", "spore access DIR --p12 FILE, without --node"}}
+			do: []string{"spore dashboard DIR --access FILE, which shows those nodes", "spore access DIR --p12 FILE, without --node"}}
 	}
 	return who, nil
 }
