@@ -20,7 +20,7 @@ NOVET  := -vet=off
 DEPS  := qemu-system-x86 qemu-utils ovmf swtpm squashfs-tools cryptsetup-bin mmdebstrap gdisk fdisk dosfstools mtools \
          e2fsprogs xorriso genisoimage systemd systemd-container binutils kmod zstd xz-utils mosquitto-clients dnsutils iproute2 dnsmasq-base cpio curl git openssl make \
          maven openjdk-17-jre-headless sbsigntool efitools tpm2-tools libcap2-bin prometheus jq systemd-journal-remote \
-         chromium fonts-dejavu-core
+         chromium fonts-dejavu-core libnss3-tools
 
 # The packages whose tests compare with foreign tools and the real archive; those of payloads, nodes and images have stages of their own.
 INTEGRATION_FILES = $(shell grep -rl --include='*_test.go' '^//go:build integration' ./builder ./cluster ./agent ./test)

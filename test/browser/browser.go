@@ -3,8 +3,12 @@ package browser
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +20,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/security"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
@@ -29,17 +34,43 @@ type Browser struct {
 	end func()
 }
 
+// Person is whose browser it is, where that matters.
+type Person struct {
+	// Home is the home directory; that of the process when it is empty. NSS keeps there which authorities and which
+	// certificates the person has imported (Certificates).
+	Home string
+	// Hosts has for a name with a port the address to which it leads, such as 127.0.0.1:43117 for edge-01:8644.
+	Hosts map[string]string
+	// Shows has for an origin, such as https://edge-01:8644, the common name in the certificate that the person chooses there.
+	// At another origin that wants one, the browser asks in a dialog as soon as the person has one to offer.
+	Shows map[string]string
+}
+
 // Start starts one in the network of the process. Whoever needs several tabs begins with one browser: each takes a
 // second of a processor.
-func Start() (*Browser, error) {
+func Start() (*Browser, error) { return Person{}.Start() }
+
+// Start starts the browser of the person.
+func (p Person) Start() (*Browser, error) {
 	profile, err := os.MkdirTemp("", "spore-browser-")
 	if err != nil {
 		return nil, err
 	}
+	if err := p.prefers(profile); err != nil {
+		_ = os.RemoveAll(profile)
+		return nil, err
+	}
+	var hosts strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(p.Hosts)) {
+		fmt.Fprintf(&hosts, "MAP %s %s, ", name, p.Hosts[name])
+	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.DisableGPU, chromedp.UserDataDir(profile),
 		// Nothing but the loopback is there: a name of elsewhere has no address.
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("no-proxy-server", true),
+		chromedp.Flag("host-resolver-rules", hosts.String()+"MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("no-proxy-server", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("hide-scrollbars", false))
+	if p.Home != "" {
+		options = append(options, chromedp.Env("HOME="+p.Home))
+	}
 	if os.Getuid() == 0 {
 		// The sandbox makes user namespaces, which chromium refuses to begin with as root. It opens our own pages alone.
 		options = append(options, chromedp.NoSandbox)
@@ -58,6 +89,30 @@ func Start() (*Browser, error) {
 	return b, nil
 }
 
+// prefers writes what a new profile begins with: what the policy AutoSelectCertificateForUrls says, in the form in which
+// a profile keeps it. The policy itself would be of all browsers of the machine.
+func (p Person) prefers(profile string) error {
+	if len(p.Shows) == 0 {
+		return nil
+	}
+	chooses := map[string]any{}
+	for origin, name := range p.Shows {
+		chooses[origin+",*"] = map[string]any{"setting": map[string]any{"filters": []any{map[string]any{"SUBJECT": map[string]string{"CN": name}}}}}
+	}
+	var preferences any = chooses
+	for _, key := range []string{"auto_select_certificate", "exceptions", "content_settings", "profile"} {
+		preferences = map[string]any{key: preferences}
+	}
+	data, err := json.Marshal(preferences)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(profile, "Default"), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(profile, "Default", "Preferences"), data, 0o600)
+}
+
 // End ends the browser, with all of its tabs.
 func (b *Browser) End() { b.end() }
 
@@ -70,6 +125,7 @@ type Tab struct {
 	bytes    int64
 	requests []string
 	wrong    []string
+	secure   chan security.State
 }
 
 // Tab opens one in the profile of the browser.
@@ -94,7 +150,7 @@ func newTab(t *testing.T, beside context.Context, options ...chromedp.ContextOpt
 	t.Helper()
 	ctx, closed := chromedp.NewContext(beside, options...)
 	t.Cleanup(closed)
-	b := &Tab{t: t, ctx: ctx}
+	b := &Tab{t: t, ctx: ctx, secure: make(chan security.State, 1)}
 	require.NoError(t, chromedp.Listen(ctx, b.hears))
 	b.Prepare(`addEventListener("securitypolicyviolation", (e) => console.error("policy: " + e.violatedDirective + " " + e.blockedURI));`)
 	return b
@@ -119,6 +175,12 @@ func (b *Tab) hears(event any) {
 		b.wrong = append(b.wrong, fmt.Sprintf("console: %s", strings.Join(text, " ")))
 	case *runtime.EventExceptionThrown:
 		b.wrong = append(b.wrong, e.ExceptionDetails.Text)
+	case *security.EventVisibleSecurityStateChanged:
+		select {
+		case <-b.secure: // The last one counts.
+		default:
+		}
+		b.secure <- e.VisibleSecurityState.SecurityState
 	case *page.EventJavascriptDialogOpening:
 		b.wrong = append(b.wrong, "a dialog: "+e.Message)
 	}
@@ -174,6 +236,22 @@ func try[T any](b *Tab, expression string) (T, error) {
 	ctx, cancel := context.WithTimeout(b.ctx, Patience)
 	defer cancel()
 	return chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+}
+
+// Secure holds that the browser calls the connection of the page secure: its certificate is one of an authority that the
+// person trusts, is for the name, and holds.
+func (b *Tab) Secure() {
+	b.t.Helper()
+	_, err := Call(b, security.Enable, cdp.Empty{})
+	require.NoError(b.t, err)
+	select {
+	case state := <-b.secure:
+		require.Equal(b.t, security.StateSecure, state)
+	case <-time.After(Patience):
+		require.Fail(b.t, "the browser does not say how secure the page is")
+	}
+	_, err = Call(b, security.Disable, cdp.Empty{})
+	require.NoError(b.t, err)
 }
 
 // Prepare has each page that is opened from now on run a script before its own.
