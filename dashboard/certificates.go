@@ -24,6 +24,9 @@ type certificatesData struct {
 	Problem string
 	Masters bool
 	Rows    []certificate
+	// Wrong is what is wrong with them, bounded; MoreWrong is how many have no room.
+	Wrong     []Trouble
+	MoreWrong int
 }
 
 type certificate struct {
@@ -31,6 +34,8 @@ type certificate struct {
 	Path                                 string
 	Level                                Level
 	ends                                 time.Time
+	// silent says that the node does not say, and pending that programs have yet to take what is new.
+	silent, pending bool
 }
 
 // certificatesPage has the ends of certificates, the first and those not known on top. A node says when the first of its own does.
@@ -55,7 +60,7 @@ func (s *Server) certificatesPage(a asked, p *page) bool {
 	for _, answer := range s.watcher.asker.Renewals(ctx) {
 		row := certificate{Node: answer.Node.Name, Path: nodesPath + answer.Node.Name, Whose: "the first of those of the node", Renews: renews}
 		if answer.Err != nil {
-			row.Has, row.Level = "not known, it does not say: "+answer.Err.Error(), Warning
+			row.Has, row.Level, row.silent = "not known, it does not say: "+answer.Err.Error(), Warning, true
 		} else {
 			row.take(answer.Value)
 		}
@@ -79,6 +84,12 @@ func (s *Server) certificatesPage(a asked, p *page) bool {
 	}
 	// What is not known may be the first to end.
 	slices.SortStableFunc(d.Rows, func(a, b certificate) int { return a.ends.Compare(b.ends) })
+	for _, row := range d.Rows {
+		if row.Level > Fine {
+			d.Wrong = append(d.Wrong, row.trouble(s.Dir, d.Masters))
+		}
+	}
+	d.Wrong, d.MoreWrong = topmost(d.Wrong)
 	return true
 }
 
@@ -89,7 +100,7 @@ func (c *certificate) take(r nodeapi.Renewal) {
 	if r.Ends.IsZero() {
 		has = append(has, "it has no bundle")
 	}
-	if len(r.Pending) > 0 {
+	if c.pending = len(r.Pending) > 0; c.pending {
 		has = append(has, "what is new was not taken yet by "+strings.Join(r.Pending, ", "))
 	}
 	if r.Problem != "" {
@@ -99,6 +110,33 @@ func (c *certificate) take(r nodeapi.Renewal) {
 		c.Level = Warning
 	}
 	c.Has = cmp.Or(strings.Join(has, "; "), "all that is new is in use")
+}
+
+// trouble says what is wrong with the certificates, and what to do.
+func (c certificate) trouble(dir string, masters bool) Trouble {
+	t := Trouble{Level: c.Level, Node: c.Node, Name: "certificate", Text: c.Has}
+	switch {
+	case c.Node == "":
+		t.Text, t.Do = "the certificate of this page has ended", []string{c.Renews}
+	case c.silent:
+		t.Do = []string{"spore status " + dir + " --node " + c.Node}
+	case c.pending:
+		t.Do = []string{"spore health " + dir + " --all --node " + c.Node, "read docs/keys.md#how-programs-load-new-certificates"}
+	case !masters:
+		t.Do = []string{"spore bundle " + dir + " --node " + c.Node + " --make"}
+	default: // A master should have renewed them.
+		t.Do = []string{
+			"spore health " + dir + " --all --node " + c.Node, "see whether a master answers, and why none has signed: docs/keys.md#renewal-on-running-nodes",
+			"spore bundle " + dir + " --node " + c.Node + " --make",
+		}
+	}
+	if left := c.Left; c.Node != "" && !c.ends.IsZero() {
+		if c.Level < Critical {
+			left = "the first ends in " + left
+		}
+		t.Text = left + "; " + t.Text
+	}
+	return t
 }
 
 // remaining is a time that is left, for people.

@@ -40,7 +40,10 @@ func TestCertificatesAreInTheOrderOfTheirEnds(t *testing.T) {
 	for _, want := range []string{
 		"critical: 2026-11-26 02:00 UTC it has ended", "warning: 2026-11-29 03:00 UTC 3 days", "ok: 2027-06-14 03:00 UTC 200 days you: spore bundle configs --all --make",
 		"what is new was not taken yet by kafka", "not known, it does not say: no answer in time", "it has no bundle", "10 h", "asked at 2026-11-26 03:00:00 UTC",
-		"The cluster has no master",
+		"The cluster has no master", "5 things are wrong", "ended certificate it has ended; all that is new is in use spore bundle configs --node ended --make",
+		"soon certificate the first ends in 3 days; all that is new is in use spore bundle configs --node soon --make",
+		"busy certificate the first ends in 100 days; what is new was not taken yet by kafka", "read docs/keys.md#how-programs-load-new-certificates",
+		"spore status configs --node silent", "bare certificate it has no bundle spore bundle configs --node bare --make",
 	} {
 		require.Contains(t, text, want)
 	}
@@ -48,6 +51,7 @@ func TestCertificatesAreInTheOrderOfTheirEnds(t *testing.T) {
 	p.watch(t, a)
 	_, text = p.page(t, "/certificates")
 	require.Contains(t, text, "a master, by itself")
+	require.Contains(t, text, "see whether a master answers, and why none has signed")
 	require.NotContains(t, text, "The cluster has no master")
 	p.server.searches.fill()
 	_, text = p.page(t, "/certificates")
@@ -72,7 +76,8 @@ func TestVersionsSayWhatRunsWhere(t *testing.T) {
 		"2 images run", "0123456789ab 2 nodes edge-01, edge-03", "ffffffffffff 1 node edge-02", "Not known of: edge-04, edge-05.",
 		"edge-02 ffffffffffff 8, on trial another root, aaaabbbbcccc; boot loader: it is to be tried no none: it takes nothing by itself",
 		"edge-01 0123456789ab 7 the same no", "edge-04 it does not say", "edge-05 it has not answered yet not known",
-		"last look for updates ✕ critical: edge-03", "another configuration, ", "at 2026-11-26T03:00:00Z, ",
+		"last look for updates ✕ critical: edge-03", "2 things are wrong",
+		"spore logs configs edge-03 spore-agent push a better update", "spore net configs edge-03", "another configuration, ", "at 2026-11-26T03:00:00Z, ",
 	} {
 		require.Contains(t, text, want)
 	}

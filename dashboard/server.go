@@ -154,11 +154,14 @@ func (s *Server) functions() template.FuncMap {
 			if t.Since.IsZero() {
 				return ""
 			}
-			at := t.Since.UTC().Format("2006-01-02 15:04 UTC") + ", " + coarse(s.Now().Sub(t.Since))
-			if t.First {
+			at, age := t.Since.UTC().Format("2006-01-02 15:04 UTC"), s.Now().Sub(t.Since)
+			switch {
+			case t.First && age < time.Minute:
 				return "since " + at + " or longer"
+			case t.First:
+				return "since " + at + ", " + coarse(age) + " or longer"
 			}
-			return "since " + at
+			return "since " + at + ", " + coarse(age)
 		},
 	}
 }

@@ -15,6 +15,9 @@ type versionsData struct {
 	Same    []image
 	Unknown []string
 	Nodes   []versionRow
+	// Wrong is what is wrong with updates, bounded; MoreWrong is how many have no room.
+	Wrong     []Trouble
+	MoreWrong int
 }
 
 // image is one that runs on nodes.
@@ -50,6 +53,7 @@ func (s *Server) versionsPage(a asked, p *page) bool {
 		}
 		if t.Known {
 			row.take(*n)
+			d.Wrong = append(d.Wrong, updateTroubles(*n, s.Dir)...)
 		}
 		d.Nodes = append(d.Nodes, row)
 	}
@@ -57,8 +61,35 @@ func (s *Server) versionsPage(a asked, p *page) bool {
 		d.Same = append(d.Same, image{version, runs[version]})
 	}
 	slices.SortStableFunc(d.Same, func(a, b image) int { return cmp.Compare(len(b.Nodes), len(a.Nodes)) })
+	d.Wrong, d.MoreWrong = topmost(d.Wrong)
 	slices.SortStableFunc(d.Nodes, func(a, b versionRow) int { return cmp.Compare(b.Level, a.Level) })
 	return true
+}
+
+// maxWrong is how many troubles are on top of the page of versions, and of that of certificates: the rows below have all.
+const maxWrong = 20
+
+// topmost are as many troubles as have room, the worst first, and how many have none.
+func topmost(all []Trouble) (kept []Trouble, more int) {
+	slices.SortStableFunc(all, func(a, b Trouble) int { return cmp.Compare(b.Level, a.Level) })
+	kept = all[:min(len(all), maxWrong)]
+	return kept, len(all) - len(kept)
+}
+
+// updateTroubles are what is wrong with the updates of a node, and what to do.
+func updateTroubles(n Node, dir string) []Trouble {
+	var out []Trouble
+	if c := n.Status.Configuration; c != nil && c.Problem != "" {
+		out = append(out, Trouble{Level: Critical, Node: n.Name, Name: "update", Text: c.Problem, Do: []string{
+			"spore logs " + dir + " " + n.Name + " spore-agent", "push a better update; read docs/repair.md#a-node-went-back-from-an-update",
+		}})
+	}
+	if u := n.Status.Updates; u != nil && u.Problem != "" {
+		out = append(out, Trouble{Level: Warning, Node: n.Name, Name: "look for updates", Text: u.Problem, Do: []string{
+			"see whether the node reaches " + cmp.Or(u.From, "the web server") + "; read docs/update.md#what-came-of-it", "spore net " + dir + " " + n.Name,
+		}})
+	}
+	return out
 }
 
 // take has what a node says of its update.

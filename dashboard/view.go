@@ -43,6 +43,8 @@ type page struct {
 	NoAlerts, AlertsKnown, AlertsStale bool
 	AlertsProblem, AlertsAge           string
 	Firing                             []alert
+	// Fire is how many of them fire, and SilencedAlerts and HeldBack how many do not, and why.
+	Fire, SilencedAlerts, HeldBack int
 	// Charts says that it has some, and wants the scripts that draw them.
 	Charts bool
 	// Data is what a page has that has no field here.
@@ -307,6 +309,16 @@ func (s *Server) alertsPage(a asked, p *page) bool {
 		}
 	}
 	p.Firing = s.firing(a.view, a.now)
+	for _, f := range p.Firing {
+		switch f.State {
+		case machine.Fires:
+			p.Fire++
+		case machine.Silenced:
+			p.SilencedAlerts++
+		case machine.HeldBack:
+			p.HeldBack++
+		}
+	}
 	return true
 }
 
