@@ -18,6 +18,9 @@ const (
 	masterRole = "control-plane"
 )
 
+// inUse is what is said of a node that has nothing to take.
+const inUse = "all that is new is in use"
+
 // certificatesData is what the page of certificates shows.
 type certificatesData struct {
 	Asked   string
@@ -109,7 +112,7 @@ func (c *certificate) take(r nodeapi.Renewal) {
 	if len(has) > 0 {
 		c.Level = Warning
 	}
-	c.Has = cmp.Or(strings.Join(has, "; "), "all that is new is in use")
+	c.Has = cmp.Or(strings.Join(has, "; "), inUse)
 }
 
 // trouble says what is wrong with the certificates, and what to do.
@@ -119,7 +122,7 @@ func (c certificate) trouble(dir string, masters bool) Trouble {
 	case c.Node == "":
 		t.Text, t.Do = "the certificate of this page has ended", []string{c.Renews}
 	case c.silent:
-		t.Do = []string{"spore status " + dir + " --node " + c.Node}
+		t.Text, t.Do = strings.TrimPrefix(c.Has, "not known, "), []string{"spore status " + dir + " --node " + c.Node}
 	case c.pending:
 		t.Do = []string{"spore health " + dir + " --all --node " + c.Node, "read docs/keys.md#how-programs-load-new-certificates"}
 	case !masters:
@@ -134,7 +137,9 @@ func (c certificate) trouble(dir string, masters bool) Trouble {
 		if c.Level < Critical {
 			left = "the first ends in " + left
 		}
-		t.Text = left + "; " + t.Text
+		if t.Text = left; c.Has != inUse {
+			t.Text += "; " + c.Has
+		}
 	}
 	return t
 }

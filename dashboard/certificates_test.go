@@ -40,8 +40,8 @@ func TestCertificatesAreInTheOrderOfTheirEnds(t *testing.T) {
 	for _, want := range []string{
 		"critical: 2026-11-26 02:00 UTC it has ended", "warning: 2026-11-29 03:00 UTC 3 days", "ok: 2027-06-14 03:00 UTC 200 days you: spore bundle configs --all --make",
 		"what is new was not taken yet by kafka", "not known, it does not say: no answer in time", "it has no bundle", "10 h", "asked at 2026-11-26 03:00:00 UTC",
-		"The cluster has no master", "5 things are wrong", "ended certificate it has ended; all that is new is in use spore bundle configs --node ended --make",
-		"soon certificate the first ends in 3 days; all that is new is in use spore bundle configs --node soon --make",
+		"The cluster has no master", "5 things are wrong", "ended certificate it has ended spore bundle configs --node ended --make",
+		"soon certificate the first ends in 3 days spore bundle configs --node soon --make",
 		"busy certificate the first ends in 100 days; what is new was not taken yet by kafka", "read docs/keys.md#how-programs-load-new-certificates",
 		"spore status configs --node silent", "bare certificate it has no bundle spore bundle configs --node bare --make",
 	} {
