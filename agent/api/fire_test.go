@@ -254,6 +254,7 @@ func TestWhoIsSilentTakesNobodysRoom(t *testing.T) {
 }
 
 func TestAHandshakeHasThreeSeconds(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, says(http.MethodGet, "/x", nodeapi.Admin))
 	for _, text := range [][]byte{nil, hello(t)} {
 		began := time.Now()

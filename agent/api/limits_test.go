@@ -99,6 +99,7 @@ func TestACertificateThatIsWithdrawnIsRefusedFromTheNextCallOn(t *testing.T) {
 }
 
 func TestAFollowerWhoseCertificateIsWithdrawnIsCutOff(t *testing.T) {
+	t.Parallel()
 	follow := says(http.MethodGet, "/logs", nodeapi.Lookers()...)
 	follow.Bound = time.Hour
 	ended := make(chan error, 2)

@@ -350,6 +350,7 @@ func TestAConnectionDoesNotOutliveItsCertificate(t *testing.T) {
 }
 
 func TestARequestsContextEndsWithTheCertificate(t *testing.T) {
+	t.Parallel()
 	waits := says(http.MethodGet, "/x", nodeapi.Admin)
 	over := make(chan error, 1)
 	waits.Handle = func(_ http.ResponseWriter, r *http.Request, _ nodeapi.Caller) {
@@ -432,6 +433,7 @@ func TestTooManyAtOnceAreToldToComeAgain(t *testing.T) {
 }
 
 func TestASlowAskerIsCutOff(t *testing.T) {
+	t.Parallel()
 	row := says(http.MethodPost, "/x", nodeapi.Admin)
 	row.Body, row.Bound = 10, time.Second
 	failed := make(chan error, 1)
@@ -456,6 +458,7 @@ func TestASlowAskerIsCutOff(t *testing.T) {
 // A line that breaks without a word, in the middle of a push, does not keep the others out for as long as a push may
 // take.
 func TestABodyThatStopsGivesItsRoomToOthers(t *testing.T) {
+	t.Parallel()
 	row := says(http.MethodPost, "/x", nodeapi.Admin)
 	row.Body, row.Bound, row.Stall, row.AtOnce = 100, time.Hour, 2*time.Second, 1
 	read := make(chan error, 1)

@@ -113,6 +113,7 @@ func TestAJournalThatEndsInTheMiddleSaysSo(t *testing.T) {
 }
 
 func TestAJournalThatCannotBeReadIsNoEmptyOne(t *testing.T) {
+	t.Parallel()
 	code, text := get(t, serve(t, "echo 'No journal files were opened due to insufficient permissions.' >&2; exit 1"), "unit=kafka")
 	require.Equal(t, http.StatusInternalServerError, code)
 	require.Contains(t, text, "this node cannot read its journal: journalctl: exit status 1: No journal files were opened due to insufficient permissions.")
@@ -188,6 +189,7 @@ func TestAFollowerGetsEachEntryAtOnceAndLeavesNoProcess(t *testing.T) {
 }
 
 func TestAnAnswerThatEndsBeforeTheJournalDoesIsNotWhole(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "journalctl")
 	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\necho '{\"MESSAGE\":\"a\"}'; exec sleep 600"), 0o755))
 	j := &Reader{Program: path, Say: func(s string) { t.Log(s) }}

@@ -202,6 +202,7 @@ func (b *bench) session(id string) shell.Session {
 }
 
 func TestAShellOnAPipeDoesWhatItReadsAndIsRecorded(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	data := signed(t, grant(), signer)
 	c, refused := b.open(callWith(data))
@@ -241,6 +242,7 @@ func TestAShellIgnoresNoSignal(t *testing.T) {
 }
 
 func TestAShellOnATerminalHasOne(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	call := callWith(signed(t, grant(), signer))
 	call.Terminal = terminal
@@ -366,12 +368,14 @@ func ends(t *testing.T, b *bench, do func(c *client)) shell.Session {
 }
 
 func TestASessionEndsWithItsConnection(t *testing.T) {
+	t.Parallel()
 	s := ends(t, newBench(t), func(c *client) { require.NoError(t, c.conn.Close()) })
 	require.Equal(t, errLost.Error(), s.Result)
 	require.False(t, s.Ended.IsZero())
 }
 
 func TestASessionEndsWithItsConnectionWhileItsShellTakesNothing(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	c, refused := b.open(callWith(signed(t, grant(), signer)))
 	require.Empty(t, refused)
@@ -388,11 +392,13 @@ func TestASessionEndsWithItsConnectionWhileItsShellTakesNothing(t *testing.T) {
 }
 
 func TestASessionEndsWithTheNode(t *testing.T) {
+	t.Parallel()
 	s := ends(t, newBench(t), func(c *client) { c.stop() })
 	require.Equal(t, errStopped.Error(), s.Result)
 }
 
 func TestASessionEndsWithTheJournal(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	call := callWith(signed(t, grant(), signer))
 	call.Terminal = terminal
@@ -463,15 +469,19 @@ func TestWhatTheServerSaysOfACallerDoesNothingToATerminal(t *testing.T) {
 
 func TestFramesThatNobodyMaySendEndTheSession(t *testing.T) {
 	for _, frame := range []string{"z\x00\x00", "o\x00\x00", "x\x00\x00", "r\x00\x01x", "r\x00\x04\x00\x00\x00\x00"} {
-		s := ends(t, newBench(t), func(c *client) {
-			_, err := c.conn.Write([]byte(frame))
-			require.NoError(t, err)
+		t.Run(strconv.Quote(frame), func(t *testing.T) {
+			t.Parallel()
+			s := ends(t, newBench(t), func(c *client) {
+				_, err := c.conn.Write([]byte(frame))
+				require.NoError(t, err)
+			})
+			require.NotContains(t, s.Result, "exit status")
 		})
-		require.NotContains(t, s.Result, "exit status", "%q", frame)
 	}
 }
 
 func TestAShellThatDoesNotHearIsKilled(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	c, refused := b.open(callWith(signed(t, grant(), signer)))
 	require.Empty(t, refused)
@@ -484,6 +494,7 @@ func TestAShellThatDoesNotHearIsKilled(t *testing.T) {
 }
 
 func TestWhatIsLeftInTheBackgroundIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	c, refused := b.open(callWith(signed(t, grant(), signer)))
 	require.Empty(t, refused)
@@ -496,6 +507,7 @@ func TestWhatIsLeftInTheBackgroundIsNotWaitedFor(t *testing.T) {
 }
 
 func TestWhatAShellHasShownIsTakenToItsEndAlsoWhereThatIsSlow(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.slow = 200 * time.Millisecond
 	c, refused := b.open(callWith(signed(t, grant(), signer)))
@@ -508,6 +520,7 @@ func TestWhatAShellHasShownIsTakenToItsEndAlsoWhereThatIsSlow(t *testing.T) {
 }
 
 func TestTheEndOfASessionIsKeptBeforeItIsTold(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.slow = 300 * time.Millisecond
 	c, refused := b.open(callWith(signed(t, grant(), signer)))
@@ -531,6 +544,7 @@ func TestWhatIsSentBehindTheEndIsNotRecorded(t *testing.T) {
 }
 
 func TestWhatShowsMoreInTheBackgroundIsNotTakenForever(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	b.slow = 5 * time.Millisecond
 	c, refused := b.open(callWith(signed(t, grant(), signer)))
@@ -542,6 +556,7 @@ func TestWhatShowsMoreInTheBackgroundIsNotTakenForever(t *testing.T) {
 }
 
 func TestAShellThatNoSignalEndsIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	defer write.Close()

@@ -82,6 +82,7 @@ func tpm2(t *testing.T, data *os.File, command string) []byte {
 }
 
 func TestAMachineHasItsTPMAndEndsIt(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, 2*time.Minute)
 	accel, err := DetectAccel(ctx)
 	require.NoError(t, err)

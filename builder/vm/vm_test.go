@@ -91,6 +91,7 @@ func TestOnlyAWatchdogThatWasAskedForResetsAMachine(t *testing.T) {
 }
 
 func TestFirmwareWithoutADiskSaysSo(t *testing.T) {
+	t.Parallel()
 	ctx := within(t, 2*time.Minute)
 	accel, err := DetectAccel(ctx)
 	require.NoError(t, err)
@@ -388,6 +389,7 @@ func TestCopyKeepsHolesAndGrows(t *testing.T) {
 }
 
 func TestPartitionsAreThoseThatSgdiskMade(t *testing.T) {
+	t.Parallel()
 	img := filepath.Join(t.TempDir(), "a")
 	require.NoError(t, os.WriteFile(img, nil, 0o600))
 	require.NoError(t, os.Truncate(img, 16<<20))

@@ -115,6 +115,7 @@ func TestWhichBundleNodesHaveIsShown(t *testing.T) {
 }
 
 func TestABundleIsMadeSentAndWaitedFor(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	one, two := d.keeps("kafka-01"), d.keeps("edge-01")
 	code, _, errs := d.ask("bundle", "--node", "edge-01", "--node", "kafka-01", "--make", "--dry-run")
@@ -144,6 +145,7 @@ edge-01: runs with `, errs)
 }
 
 func TestABundleOfAFileIsSentToItsNode(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	k, other := d.keeps("edge-01"), d.keeps("kafka-01")
 	code, _, errs := d.run(t.Context(), "pki", "bundle", d.path("configs"), "--all", "-o", d.path("bundles"))

@@ -324,6 +324,7 @@ func TestANodeThatSaysNothingCostsItsTimeLimitAndNoMore(t *testing.T) {
 }
 
 func TestLogsOfAUnit(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	stop := d.serve("edge-01", edge(), nil)
 	logs := func(ctx context.Context, args ...string) (int, string, string) {
@@ -369,6 +370,7 @@ func TestLogsOfAUnit(t *testing.T) {
 
 // TestLogsOfManyNodesAreOneList: two nodes answer, the others are off.
 func TestLogsOfManyNodesAreOneList(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	d.serve("edge-01", edge(), nil)
 	stop := d.serve("kafka-01", edge(), nil)

@@ -114,6 +114,7 @@ func (d *desk) look(ctx context.Context, command string, words ...string) (code 
 }
 
 func TestANodeIsLookedAt(t *testing.T) {
+	t.Parallel()
 	netnstest.Run(t, func(t *testing.T) {
 		lo, err := netlink.LinkByName("lo")
 		require.NoError(t, err)
@@ -155,6 +156,7 @@ func TestANodeIsLookedAt(t *testing.T) {
 }
 
 func TestACaptureIsWrittenAndCanBeInterrupted(t *testing.T) {
+	t.Parallel()
 	netnstest.Run(t, func(t *testing.T) {
 		lo, err := netlink.LinkByName("lo")
 		require.NoError(t, err)

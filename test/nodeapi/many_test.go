@@ -56,6 +56,7 @@ const (
 )
 
 func TestAskingTwoHundredNodesCostsUnderASecond(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("makes the keys of 200 nodes")
 	}

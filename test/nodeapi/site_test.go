@@ -164,6 +164,7 @@ func (s *site) most(t *testing.T) (most int) {
 // Fifty nodes that look at the same time, each a process with the API of a node, fetch each piece of an update over the
 // uplink of their site once or twice.
 func TestFiftyNodesOfASiteFetchEachPieceOnceOrTwice(t *testing.T) {
+	t.Parallel()
 	netnstest.Run(t, fiftyNodes)
 }
 

@@ -149,6 +149,7 @@ func TestNodesRestartOneAfterTheOther(t *testing.T) {
 }
 
 func TestNodesAreSwitchedOffOneAfterTheOtherUntilOneRefuses(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	p := newPlant(d, "kafka-01", "storage-01", "edge-01")
 	const why = "a stop of the machine takes ceph-mon below its majority: without storage-01 1 of 3 members serve, and 2 are needed; --force ceph-mon does it nevertheless"

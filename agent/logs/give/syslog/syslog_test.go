@@ -142,6 +142,7 @@ func receiver(s *server, transport string, config *tls.Config) *Receiver {
 }
 
 func TestEntriesArriveOnceAndInOrder(t *testing.T) {
+	t.Parallel()
 	ca, config := identity(t, "127.0.0.1")
 	for transport, s := range map[string]*server{"tcp": listen(t, nil, "127.0.0.1:0"), "tls": listen(t, config, "127.0.0.1:0")} {
 		go s.takes(all, all)
@@ -308,6 +309,7 @@ func TestAContextThatHasEndedIsNotWaitedFor(t *testing.T) {
 }
 
 func TestAServerThatNeverEndsItsSideHasWhatItsKernelConfirmed(t *testing.T) {
+	t.Parallel()
 	s := listen(t, nil, "127.0.0.1:0")
 	_, err := receiver(s, "tcp", nil).Give(t.Context(), numbered(t, 0, 3))
 	require.NoError(t, err, "nobody accepts the connection or ends it")

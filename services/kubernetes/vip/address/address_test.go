@@ -121,6 +121,7 @@ func TestWhatCannotBePutIsAnError(t *testing.T) {
 func TestTheKernelTakesTheAddressAwayWithinItsBound(t *testing.T) {
 	for _, ip := range []netip.Addr{four, six} {
 		t.Run(ip.String()[:2], func(t *testing.T) {
+			t.Parallel()
 			netnstest.Run(t, func(t *testing.T) {
 				index := network(t)
 				other := map[bool]netip.Addr{true: netip.MustParseAddr("10.99.0.1"), false: netip.MustParseAddr("fd00:99::1")}[ip.Is4()]
