@@ -32,6 +32,7 @@ import (
 	"spore/cluster/facts"
 	"spore/pki"
 	"spore/pki/bundle"
+	"spore/test/program"
 	"spore/wire/machine"
 	protocol "spore/wire/nodeapi"
 )
@@ -90,9 +91,8 @@ func TestAskingTwoHundredNodesCostsUnderASecond(t *testing.T) {
 	for i := range nodes {
 		addresses = append(addresses, "--address", nodes[i].Name+"="+manyServe(t, &c, &nodes[i], tree, i))
 	}
-	program := filepath.Join(dir, "spore")
-	built, err := exec.Command("go", "build", "-o", program, "spore/builder").CombinedOutput()
-	require.NoError(t, err, "%s", built)
+	program, err := program.Spore("../..")
+	require.NoError(t, err)
 	for _, command := range [][]string{{"status"}, {"health"}, {"support", "--summary"}, {"top", "--once"}} {
 		t.Run(strings.Join(command, " "), func(t *testing.T) {
 			args := append(append(command[:1:1], configs), append(command[1:], "--timeout", manyTimeout.String())...)
