@@ -154,7 +154,8 @@ func TestAShellOpensOverTheAPI(t *testing.T) {
 	require.Equal(t, shell.Exit, kind)
 	require.JSONEq(t, `{"status":5}`, string(data))
 	// The record of the end comes a moment after the end.
-	require.Eventually(t, func() bool { return strings.Contains(b.results(), "done a test") }, 20*time.Second, 10*time.Millisecond)
+	ended := func() bool { return strings.Contains(b.results(), "done a test") }
+	require.Eventually(t, ended, 20*time.Second, 10*time.Millisecond)
 	_, err = b.ask(b.admin, grant, nil)
 	require.ErrorContains(t, err, kept.ErrUsed.Error())
 	require.Equal(t, "begun a test: \ndone a test: the shell ended: exit status 5\n"+
