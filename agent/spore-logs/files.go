@@ -11,6 +11,7 @@ import (
 	"spore/agent/logs/audit"
 	"spore/agent/logs/cri"
 	"spore/agent/logs/pods"
+	"spore/agent/logs/position"
 	"spore/agent/logs/send"
 	sharing "spore/agent/logs/share"
 	"spore/services/logs/sending"
@@ -72,4 +73,14 @@ func idsOf(name string) (uid, gid int, err error) {
 		return 0, 0, fmt.Errorf("the account %s: %w", name, err)
 	}
 	return uid, gid, nil
+}
+
+// repair has journal-upload begin, whatever its file of a store has become. It runs before that, as its account.
+func repair(file string, say func(string)) error {
+	why, err := position.Repair(file)
+	if why != nil {
+		say(fmt.Sprintf("%s is removed: %v; the journal is sent from its oldest entry on, and what the store has is left out",
+			file, why))
+	}
+	return err
 }

@@ -33,3 +33,22 @@ func TestNothingIsSharedWithoutGoodSettings(t *testing.T) {
 	_, _, err := idsOf("nobody-has-this-name")
 	require.ErrorContains(t, err, "find the account")
 }
+
+func TestAPositionThatIsDamagedIsRemovedAndSaid(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "store-1")
+	require.NoError(t, run(t.Context(), []string{"repair", file}), "there is none at the first start")
+	var said []string
+	say := func(text string) { said = append(said, text) }
+	require.NoError(t, os.WriteFile(file, []byte("LAST_CURSOR=nonsense\n"), 0o600))
+	require.NoError(t, repair(file, say))
+	require.NoFileExists(t, file)
+	require.Len(t, said, 1)
+	require.Contains(t, said[0], "the journal is sent from its oldest entry on")
+	require.NoError(t, repair(file, say))
+	require.Len(t, said, 1)
+	// The unit calls it before the program that would end, with the file that this has.
+	unit, err := os.ReadFile("../../units/journal-upload@.service")
+	require.NoError(t, err)
+	require.Contains(t, string(unit), "\nExecStartPre=-/usr/bin/spore-logs repair /var/lib/journal-upload/${STORE}\n")
+	require.Contains(t, string(unit), " --save-state=/var/lib/journal-upload/${STORE}\n")
+}

@@ -34,6 +34,9 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 2 && args[0] == "share" {
 		return share(args[1])
 	}
+	if len(args) == 2 && args[0] == "repair" {
+		return repair(args[1], say)
+	}
 	if len(args) != 3 {
 		return fmt.Errorf("it takes three arguments: the file that spore-agent renders, and the folders of its state and "+
 			"its counters; it has %d", len(args))
@@ -50,11 +53,9 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	say := func(s string) { fmt.Fprintln(os.Stderr, "spore-logs:", s) }
 	s, err := send.New(send.Options{
 		Config: c, Dir: args[1], RunDir: args[2], Sources: sources(c, args[1], say), May: only(uid), Now: time.Now,
-		Say:    say,
-		Status: func(s string) { notify("STATUS=" + s) },
+		Say: say, Status: func(s string) { notify("STATUS=" + s) },
 	})
 	if err != nil {
 		return err
@@ -67,10 +68,13 @@ func run(ctx context.Context, args []string) error {
 	return s.Run(ctx, l)
 }
 
+// say tells the journal.
+func say(text string) { fmt.Fprintln(os.Stderr, "spore-logs:", text) }
+
 // notify tells systemd, where it has started this.
 func notify(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		fmt.Fprintln(os.Stderr, "spore-logs: tell systemd:", err)
+		say("tell systemd: " + err.Error())
 	}
 }
 
