@@ -353,7 +353,7 @@ func (p *printer) print(l line) error {
 	case p.asJSON && p.width > 0:
 		err = p.object(l)
 	case p.asJSON:
-		_, err = fmt.Fprintf(p.out, "%s\n", l.raw)
+		_, err = fmt.Fprintf(p.out, "%s\n", nodeapi.HarmlessJSON(l.raw))
 	case p.width > 0:
 		_, err = fmt.Fprintf(p.out, "%-*s  %s\n", p.width, l.node, l.entry)
 	default:
@@ -369,6 +369,6 @@ func (p *printer) object(l line) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.out, "%s\n", data)
+	_, err = fmt.Fprintf(p.out, "%s\n", nodeapi.HarmlessJSON(data))
 	return err
 }

@@ -177,6 +177,37 @@ func TestANodeDoesNotSayThatItIsAnother(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &e))
 }
 
+// Whatever form lines have, no field of an entry can command a terminal, or turn the direction of a line.
+func TestLinesCannotCommandATerminal(t *testing.T) {
+	const bad = "\u009b2J\u202e\x7f"
+	raw := `{"__REALTIME_TIMESTAMP":"1000000","MESSAGE":"m` + bad + `\u001b]0;x\u0007","SYSLOG_IDENTIFIER":"i` + bad + `","_PID":"` + bad +
+		`","_SYSTEMD_UNIT":"u` + bad + `","` + bad + `":"x"}`
+	e, err := nodeapi.ParseEntry([]byte(raw))
+	require.NoError(t, err)
+	for name, p := range map[string]*printer{
+		"one node": {}, "several": {width: 7, cluster: "plant"}, "JSON": {asJSON: true},
+		"JSON of several": {asJSON: true, width: 7, cluster: "plant"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			p.out = bufio.NewWriter(&out)
+			require.NoError(t, p.print(line{"edge-01", e, []byte(raw)}))
+			require.NoError(t, p.out.Flush())
+			text := strings.TrimSuffix(out.String(), "\n")
+			require.Equal(t, nodeapi.Harmless(text), text)
+			require.Contains(t, text, `\u202e`)
+			if p.asJSON {
+				var fields, before map[string]string
+				require.NoError(t, json.Unmarshal([]byte(text), &fields))
+				require.NoError(t, json.Unmarshal([]byte(raw), &before))
+				for name, value := range before {
+					require.Equal(t, value, fields[name], "it is the same value")
+				}
+			}
+		})
+	}
+}
+
 // gone is a command that asks nodes that are off, with a certificate that ends.
 func gone(t *testing.T, ends time.Time, said io.Writer, nodes ...string) *session {
 	t.Helper()

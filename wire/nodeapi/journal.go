@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -307,6 +308,34 @@ func Harmless(s string) string {
 		s = s[n:]
 	}
 	return b.String()
+}
+
+// HarmlessJSON is a JSON text with the same meaning, without what a terminal would obey or what would change how the
+// rest of a line looks: JSON has only characters below the blank escaped (RFC 8259, section 7), and terminals know
+// controls above them, such as U+009B for ESC [, and U+202E, which turns the direction of what follows.
+func HarmlessJSON(data []byte) []byte {
+	if !bytes.ContainsFunc(data, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
+		return data
+	}
+	out := make([]byte, 0, len(data))
+	for len(data) > 0 {
+		r, n := utf8.DecodeRune(data)
+		switch {
+		case r < ' ': // It may stand between values alone, where a blank does the same.
+			out = append(out, ' ')
+		case r == utf8.RuneError && n == 1: // Whoever reads JSON takes it for U+FFFD.
+			out = append(out, `\ufffd`...)
+		case unicode.IsPrint(r):
+			out = append(out, data[:n]...)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		data = data[n:]
+	}
+	return out
 }
 
 // ReadEntries calls each for every line of an answer, which it is given with its entry, until the answer ends.

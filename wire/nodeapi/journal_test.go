@@ -1,12 +1,14 @@
 package nodeapi
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 )
@@ -194,5 +196,42 @@ func FuzzParseEntry(f *testing.F) {
 		for _, r := range e.String() {
 			require.False(t, r < ' ' && r != '\t' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0, "%q reaches the terminal", r)
 		}
+	})
+}
+
+func TestAnObjectHasNothingThatATerminalObeys(t *testing.T) {
+	for name, tc := range map[string]struct{ in, out string }{
+		"text":                   {`{"MESSAGE":"Grüße, 日本 \u001b"}`, `{"MESSAGE":"Grüße, 日本 \u001b"}`},
+		"controls above":         {"{\"MESSAGE\":\"\u009b2J\u0090\x7f\"}", `{"MESSAGE":"\u009b2J\u0090\u007f"}`},
+		"the direction of text":  {"{\"_SYSTEMD_UNIT\":\"a\u202ecod.b\u2066\"}", `{"_SYSTEMD_UNIT":"a\u202ecod.b\u2066"}`},
+		"beyond 16 bits":         {"{\"A\":\"\U000e0041😀\"}", `{"A":"\udb40\udc41😀"}`},
+		"not text":               {"{\"A\":\"\xff\"}", `{"A":"\ufffd"}`},
+		"an end between values":  {"{\"A\":\r\"b\",\t\"C\":\"d\"}", `{"A": "b", "C":"d"}`},
+		"in the name of a field": {"{\"\u009b\":\"x\"}", `{"\u009b":"x"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := HarmlessJSON([]byte(tc.in))
+			require.Equal(t, tc.out, string(out))
+			require.JSONEq(t, tc.in, string(out))
+		})
+	}
+}
+
+func FuzzAnObjectKeepsItsMeaning(f *testing.F) {
+	for _, s := range []string{`{"a":"b"}`, "{\"a\":\"\u009b\u202e\U000e0041\xff\"}", "{\r\"a\":[1,\t2]}", "[]", `"\ud800"`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var before, after any
+		if json.Unmarshal(data, &before) != nil {
+			return
+		}
+		out := HarmlessJSON(data)
+		require.NoError(t, json.Unmarshal(out, &after))
+		require.Equal(t, before, after)
+		for _, r := range string(out) {
+			require.True(t, unicode.IsPrint(r), "%U", r)
+		}
+		require.Equal(t, out, HarmlessJSON(out))
 	})
 }

@@ -51,8 +51,9 @@ status is 1; the others are shown. With --follow, a node that goes is asked agai
 it was.
 
 Times are UTC. Bytes that are not text, and control sequences of terminals, are shown as \xHH. With --json each line is
-an object as journalctl -o json prints it on the node; of several nodes, with the fields cluster and node. Audit
-records and the lines of pods are for operators and admins, or for whom logRights of cluster.yaml names.`,
+an object as journalctl -o json prints it on the node, where such characters are \uHHHH; of several nodes, with the
+fields cluster and node. Audit records and the lines of pods are for operators and admins, or for whom logRights of
+cluster.yaml names.`,
 		Example: "  spore logs edge-01 mosquitto\n  spore logs configs kafka-01 kafka --follow\n" +
 			"  spore logs configs --all --since 1h --priority warning\n" +
 			"  spore logs configs --role kafka-broker --since 2026-11-24T12:00:00Z --grep 'ISR|fenced' --json\n" +
