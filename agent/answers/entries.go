@@ -108,7 +108,7 @@ func batchTo(r *http.Request, store http.RoundTripper, from string) (*http.Respo
 		return nil, err
 	}
 	q.ContentLength = r.ContentLength
-	for _, name := range []string{"Content-Type", "Content-Encoding"} {
+	for _, name := range []string{"Content-Type", "Content-Encoding", "Date"} {
 		q.Header[name] = r.Header[name]
 	}
 	q.Header.Set(nodeapi.EntriesOf, from)

@@ -53,6 +53,7 @@ func brought(t *testing.T, m *node.Machine, from nodeapi.Caller, body io.Reader)
 	r.Header.Set("Content-Encoding", "zstd")
 	r.Header.Set(nodeapi.EntriesOf, "kafka-3") // forged
 	r.Header.Set("Cookie", "x=y")
+	r.Header.Set("Date", "Thu, 26 Nov 2026 12:00:00 GMT")
 	row := entriesRow(m, c, n)
 	r.Body = http.MaxBytesReader(w, r.Body, row.Body)
 	row.Handle(w, r, from)
@@ -65,7 +66,7 @@ func TestABatchGoesToTheStoreWithTheNameOfTheCertificate(t *testing.T) {
 	m := storeNode(t, "kafka-1", func(w http.ResponseWriter, r *http.Request) {
 		data, _ := io.ReadAll(r.Body)
 		from, got = append(from, r.Header.Values(nodeapi.EntriesOf)...), string(data)
-		if r.Header.Get("Cookie") != "" || r.URL.Path != nodeapi.EntriesPath || r.Header.Get("Content-Encoding") != "zstd" {
+		if r.Header.Get("Cookie") != "" || r.Header.Get("Date") != "Thu, 26 Nov 2026 12:00:00 GMT" || r.URL.Path != nodeapi.EntriesPath || r.Header.Get("Content-Encoding") != "zstd" {
 			w.WriteHeader(http.StatusTeapot)
 			return
 		}

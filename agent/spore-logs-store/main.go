@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -42,7 +41,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	say := func(s string) { fmt.Fprintln(os.Stderr, s) }
 	return serve.Run(ctx, serve.Options{
-		Config: c, Socket: logs.TakerSocket, Metrics: filepath.Join(filepath.Dir(logs.TakerSocket), "metrics.prom"),
+		Config: c, Socket: logs.TakerSocket, Metrics: logs.TakerMetrics,
 		Data: c.Data, Say: say, Now: time.Now,
 		Ready: func() {
 			if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -25,6 +26,8 @@ const (
 	behind = 10 * time.Minute
 	// maxBehind is how many such nodes are named.
 	maxBehind = 20
+	// maxApart bounds by how much a clock is said to differ, in seconds: ten years.
+	maxApart = 10 * 365 * 24 * 3600
 	// maxNames bounds the names of nodes in one question, in bytes: an argument of a verb has at most 4 KiB.
 	maxNames = 4000
 )
@@ -108,7 +111,7 @@ func (s *session) questions(sources []string) (out []nodeapi.Order) {
 
 // askStore asks a store all questions, and keeps its lines.
 func (s *session) askStore(ctx context.Context, node string, questions []nodeapi.Order, kept *spool) (all machine.LogsEnd, err error) {
-	all.Newest = map[string]time.Time{}
+	all.Newest, all.Clocks = map[string]time.Time{}, map[string]float64{}
 	for i, order := range questions {
 		body, err := json.Marshal(order)
 		if err != nil {
@@ -138,6 +141,7 @@ func (s *session) askStore(ctx context.Context, node string, questions []nodeapi
 			return all, err
 		}
 		maps.Copy(all.Newest, end.Newest)
+		maps.Copy(all.Clocks, end.Clocks)
 		all.Cut = all.Cut || end.Cut
 		if end.Why != "" {
 			all.Why = end.Why
@@ -195,8 +199,32 @@ func (s *session) printStored(ctx context.Context, kept *spool, end machine.Logs
 	case lines == 0 && most > 0:
 		s.say("the store has no such line")
 	}
+	s.sayClocks(end.Clocks)
 	s.sayBehind(end.Newest, time.Now())
 	return nil
+}
+
+// sayClocks says whose clocks are not that of the store: their lines stand where their own clocks have them. An offset
+// of more than ten years is said as that.
+func (s *session) sayClocks(clocks map[string]float64) {
+	n := 0
+	for _, a := range s.asks {
+		ahead, differs := clocks[a.node]
+		if !differs {
+			continue
+		}
+		by := time.Duration(min(math.Abs(ahead), maxApart)) * time.Second
+		switch n++; {
+		case n > maxBehind:
+		case ahead > 0:
+			s.say("%s: its clock is %s ahead of the store's", a.node, by)
+		default:
+			s.say("%s: its clock is %s behind the store's", a.node, by)
+		}
+	}
+	if n > maxBehind {
+		s.say("and the clocks of %d more nodes differ", n-maxBehind)
+	}
 }
 
 // sayBehind says of which nodes the store has nothing new: that they are silent there does not say that they are.

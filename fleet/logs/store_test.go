@@ -239,6 +239,32 @@ func TestWhatTheStoreDoesNotHaveIsSaid(t *testing.T) {
 	require.Contains(t, errs.String(), "and the same of 80 more nodes\n")
 }
 
+func TestClocksThatAreNotTheStoresAreSaid(t *testing.T) {
+	p := newPlant(t, "store-1")
+	now := time.Now()
+	data, err := json.Marshal(machine.LogsEnd{
+		Newest: map[string]time.Time{"edge-01": now, "edge-02": now, "store-1": now, "store-2": now, "metrics-1": now},
+		Clocks: map[string]float64{"edge-01": 45, "edge-02": -3600, "store-2": 1e300, "gone-1": 7},
+	})
+	require.NoError(t, err)
+	p.answers["store-1 "+query] = answers(two, `{"result":`+string(data)+`}`, done)
+	_, said, err := p.show(Options{}, nodeapi.Logs{Lines: 2})
+	require.NoError(t, err)
+	require.Equal(t, "edge-01: its clock is 45s ahead of the store's\nedge-02: its clock is 1h0m0s behind the store's\n"+
+		"store-2: its clock is 87600h0m0s ahead of the store's\n", said)
+
+	var errs bytes.Buffer
+	s := &session{printer: &printer{said: &errs}}
+	clocks := map[string]float64{}
+	for i := range 100 {
+		s.asks = append(s.asks, Ask{node: fmt.Sprintf("n-%d", i)})
+		clocks[s.asks[i].node] = 5
+	}
+	s.sayClocks(clocks)
+	require.Equal(t, maxBehind+1, strings.Count(errs.String(), "\n"))
+	require.Contains(t, errs.String(), "and the clocks of 80 more nodes differ\n")
+}
+
 func TestNodesWithTheSameUnitsAreInOneQuestion(t *testing.T) {
 	s := &session{}
 	for i := range 200 {

@@ -28,6 +28,12 @@ const (
 	TakerFile        = "/run/spore-logs-store/store.json"
 )
 
+// TakerMetrics is where the program that takes logs tells its counts, in the text format of Prometheus.
+const TakerMetrics = "/run/spore-logs-store/metrics.prom"
+
+// ClockAhead is the metric of that program that says by how many seconds the clock of a node is ahead of its own.
+const ClockAhead = "spore_logs_store_clock_ahead_seconds"
+
 // TakerSocket is where the node's API hands over what nodes send.
 const TakerSocket = "/run/spore-logs-store/socket"
 

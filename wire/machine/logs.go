@@ -20,6 +20,9 @@ type LogsEnd struct {
 	// Newest is when the last entry of each node's journal was written that the store has. A node is missing where the
 	// store has had none of it for a day.
 	Newest map[string]time.Time `json:"newest,omitempty"`
+	// Clocks are by how many seconds the clocks of nodes are ahead of the store's, negative where they are behind, of
+	// those that are apart, and have sent something within ten minutes.
+	Clocks map[string]float64 `json:"clocks,omitempty"`
 	// Cut is true where there may be older entries that fit: there were more than were asked for, or than an answer has
 	// room or time for.
 	Cut bool `json:"cut,omitempty"`

@@ -60,7 +60,7 @@ func New(o Options) (*Sender, error) {
 	}
 	s := &Sender{o: o, counters: newCounters()}
 	for i, c := range o.Config.Stores {
-		up, err := newUpstream(c, o.Config, authority)
+		up, err := newUpstream(c, o.Config, authority, o.Now)
 		if err != nil {
 			return nil, err
 		}

@@ -100,6 +100,9 @@ func batchOf(r *http.Request, body []byte) (entries []journalexport.Entry, size 
 		r.Header.Get("Content-Encoding") != "zstd" || r.ContentLength <= 0 {
 		return nil, 0, fmt.Errorf("%s %s %v", r.Method, r.URL, r.Header)
 	}
+	if at, err := http.ParseTime(r.Header.Get("Date")); err != nil || time.Since(at).Abs() > time.Minute {
+		return nil, 0, fmt.Errorf("it does not say the time: %v (%w)", r.Header, err)
+	}
 	z, err := zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return nil, 0, err
@@ -593,6 +596,7 @@ func TestWhatIsSentAgainIsLeftOut(t *testing.T) {
 	require.NoError(t, first.upload(t.Context(), client))
 	n.end() // It knows after a restart, too.
 	n.start()
+	client.CloseIdleConnections() // To the program that ended: a request would be written to it.
 	n.write(101, 101)
 	require.NoError(t, (&uploader{node: n, store: 1}).upload(t.Context(), client))
 	hasAll(t, s, 101)

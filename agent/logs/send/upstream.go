@@ -52,10 +52,11 @@ type upstream struct {
 	url    string
 	client *http.Client
 	pack   *zstd.Encoder
+	now    func() time.Time
 }
 
 // newUpstream makes the client of a store. The certificate is read again for each connection: it is renewed.
-func newUpstream(s sending.Store, c sending.Config, authority []byte) (*upstream, error) {
+func newUpstream(s sending.Store, c sending.Config, authority []byte, now func() time.Time) (*upstream, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authority) {
 		return nil, fmt.Errorf("%s has no certificate", c.CA)
@@ -78,7 +79,7 @@ func newUpstream(s sending.Store, c sending.Config, authority []byte) (*upstream
 		MaxIdleConnsPerHost: 1, MaxResponseHeaderBytes: 16 << 10, DisableCompression: true,
 	}
 	return &upstream{
-		url: "https://" + s.Address + nodeapi.EntriesPath, pack: pack,
+		url: "https://" + s.Address + nodeapi.EntriesPath, pack: pack, now: now,
 		client: &http.Client{
 			Transport: t, Timeout: requestBound,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -97,6 +98,7 @@ func (u *upstream) send(ctx context.Context, packed []byte) (a answer, wait time
 	}
 	r.Header.Set("Content-Type", journalexport.ContentType)
 	r.Header.Set("Content-Encoding", "zstd")
+	r.Header.Set("Date", u.now().UTC().Format(http.TimeFormat)) // The store tells whose clock differs from its own.
 	// A store leaves out what it has. So net/http may send a batch again by itself where a connection was closed before
 	// it had an answer; nothing of this header is sent.
 	r.Header["Idempotency-Key"] = nil

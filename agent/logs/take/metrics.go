@@ -5,14 +5,24 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
+
+	"spore/services/logs"
 )
+
+// clockHolds is for how long it is told what the clock of a node was that is silent since.
+const clockHolds = 10 * time.Minute
 
 // Metrics are the counts of each node, in the text format of Prometheus.
 func (t *Taker) Metrics() []byte {
 	t.mu.Lock()
-	of := map[string]counts{}
+	of, ahead := map[string]counts{}, map[string]float64{}
+	now := t.o.Now()
 	for name, n := range t.nodes {
 		of[name] = n.counts
+		if !n.heard.IsZero() && now.Sub(n.heard).Abs() < clockHolds {
+			ahead[name] = n.ahead.Seconds()
+		}
 	}
 	t.mu.Unlock()
 	var b strings.Builder
@@ -37,6 +47,11 @@ func (t *Taker) Metrics() []byte {
 		for _, node := range slices.Sorted(maps.Keys(of)) {
 			fmt.Fprintf(&b, "%s{node=%q} %d\n", name, node, m.value(of[node]))
 		}
+	}
+	fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %[1]s gauge\n", logs.ClockAhead,
+		"By how many seconds a node's clock is ahead of the store's, to the second; negative where it is behind.")
+	for _, node := range slices.Sorted(maps.Keys(ahead)) {
+		fmt.Fprintf(&b, "%s{node=%q} %g\n", logs.ClockAhead, node, ahead[node])
 	}
 	return []byte(b.String())
 }

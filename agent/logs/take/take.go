@@ -93,6 +93,9 @@ type node struct {
 	// left is what it may bring at once as of at.
 	left float64
 	at   time.Time
+	// ahead is by how much its clock is before that of the store, as of heard; heard is zero where it has not said.
+	ahead time.Duration
+	heard time.Time
 	counts
 }
 
@@ -130,6 +133,7 @@ func (t *Taker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "there is nothing here", http.StatusNotFound)
 		return
 	}
+	t.compareClock(name, r.Header.Get("Date"))
 	err := t.serve(w, r, name)
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
@@ -188,6 +192,20 @@ func (t *Taker) serve(w http.ResponseWriter, r *http.Request, name string) error
 	}
 	t.spend(n, len(data))
 	return t.take(r.Context(), name, data, &held)
+}
+
+// compareClock keeps what a node says its time is (RFC 9110, section 6.6.1), in whole seconds.
+func (t *Taker) compareClock(name, date string) {
+	at, err := http.ParseTime(date)
+	if err != nil {
+		return
+	}
+	now := t.o.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := t.node(name); n != nil {
+		n.ahead, n.heard = at.Sub(now.Truncate(time.Second)), now
+	}
 }
 
 // checkForm refuses what has another form than a batch.

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"spore/agent/logs/spool"
+	"spore/services/logs"
 	"spore/wire/journalexport"
 	"spore/wire/nodeapi"
 )
@@ -460,4 +461,37 @@ func TestABatchThatMemoryHasNoRoomForIsNotMalformed(t *testing.T) {
 	require.Contains(t, string(taker.Metrics()), `spore_logs_store_malformed_total{node="edge-01"} 0`)
 	taker.held = 0
 	require.Equal(t, http.StatusNoContent, bring(t, taker, bytes.NewReader(packed)).Code)
+}
+
+// Whose clock is not that of the store is told, as long as the node sends something.
+func TestTheClockOfANodeIsComparedWithThatOfTheStore(t *testing.T) {
+	taker, _ := newTaker(t)
+	clock := now.Add(700 * time.Millisecond)
+	taker.o.Now = func() time.Time { return clock }
+	told := func() (out []string) {
+		for line := range strings.Lines(string(taker.Metrics())) {
+			if strings.HasPrefix(line, logs.ClockAhead+"{") {
+				out = append(out, strings.TrimSpace(line))
+			}
+		}
+		return out
+	}
+	by := func(node, date string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set(nodeapi.EntriesOf, node); r.Header.Set("Date", date) }
+	}
+	said := func(at time.Time) string { return at.UTC().Format(http.TimeFormat) }
+	require.Equal(t, http.StatusNoContent, bring(t, taker, batchOf(t, numbered(1))).Code)
+	require.Empty(t, told(), "it has not said its time")
+	bring(t, taker, batchOf(t), by("edge-02", "yesterday"))
+	require.Empty(t, told())
+	bring(t, taker, batchOf(t, numbered(2)), by("edge-01", said(now)))
+	bring(t, taker, batchOf(t), by("edge-02", said(now.Add(-time.Hour))))
+	require.Equal(t, http.StatusBadRequest, bring(t, taker, strings.NewReader("nonsense"), by("edge-03", said(now.Add(45*time.Second)))).Code)
+	require.Equal(t, []string{
+		logs.ClockAhead + `{node="edge-01"} 0`, logs.ClockAhead + `{node="edge-02"} -3600`, logs.ClockAhead + `{node="edge-03"} 45`,
+	}, told())
+	clock = clock.Add(8 * time.Minute)
+	bring(t, taker, batchOf(t), by("edge-02", said(clock)))
+	clock = clock.Add(8 * time.Minute)
+	require.Equal(t, []string{logs.ClockAhead + `{node="edge-02"} 0`}, told(), "nobody knows what the others' clocks are by now")
 }

@@ -125,6 +125,7 @@ var table = map[string][]family.Family{
 		counter("spore_logs_store_duplicates_total", "Entries that came again and were left out."),
 		counter("spore_logs_store_malformed_total", "Batches and entries of a node that could not be read.", "node"),
 		counter("spore_logs_store_clamped_total", "Entries of a node whose time is too far from the store's.", "node"),
+		gauge(logs.ClockAhead, "By how many seconds a node's clock is ahead of the store's; negative where it is behind.", "node"),
 		counter("spore_logs_store_taken_cut_total", "Entries of which something was cut off."),
 		counter("spore_logs_store_refused_total", "Batches of a node that were refused; it keeps those that it may send again.",
 			"node"),

@@ -74,6 +74,7 @@ func (s Store) Query(ctx context.Context, r *verbs.Run) (string, error) {
 	if end.Newest, err = s.newest(ctx, r, q); err != nil {
 		return "", err
 	}
+	end.Clocks = clocks(r, q)
 	if err := r.Result(end); err != nil {
 		return "", err
 	}
