@@ -124,7 +124,7 @@ func TestWhichVersionsReadWhatNewerOnesWrote(t *testing.T) {
 		{"victoria-logs", "v1.51.1", "v1.51.0", safe, "the same format"},
 		{"victoria-logs", "v1.52.0", "v1.51.1", unknown, "nothing promises that VictoriaLogs 1.51 reads what 1.52 wrote"},
 		{"spore-logs-store", "1.1", "1.0", safe, "reads the queue of format 1.1"},
-		{"spore-logs-store", "2.0", "1.0", unsafe, "takes the queue of format 2.0 for broken, and leaves out what waits in it"},
+		{"spore-logs-store", "2.0", "1.0", unsafe, "does not read the queue of format 2.0, and puts aside what waits in it"},
 
 		{"coredns", "v1.15.0", "v1.12.0", safe, "keeps nothing"},
 		{"coredns", "main", "v1.12.0", safe, "keeps nothing"},

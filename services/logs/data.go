@@ -24,8 +24,8 @@ var data = []dataversion.Row{
 		Name: Taker, Roles: []string{Role}, Own: Taker, Format: QueueFormat,
 		Keeps: "`/var/lib/spore-logs-store`, or the disk of the store: entries that VictoriaLogs or a receiver does not have " +
 			"yet, and which of each node's are there",
-		Rule: "an older format of the same first number reads it. One of another number takes the queue for broken: what " +
-			"waits in it is left out",
+		Rule: "an older format of the same first number reads it. One of another number puts what waits in the queue aside, " +
+			"until a release that reads it runs again, or there is no room for what comes",
 		Source: "agent/logs/spool/frame.go, segmentMagic",
 		Judge:  judgeQueue,
 	},
@@ -36,8 +36,8 @@ func judgeQueue(newer, older dataversion.Version) (dataversion.Verdict, string) 
 		return dataversion.Safe, fmt.Sprintf("a release with format %s reads the queue of format %s",
 			older.Series(), newer.Series())
 	}
-	return dataversion.Unsafe, fmt.Sprintf("a release with format %s takes the queue of format %s for broken, and leaves "+
-		"out what waits in it", older.Series(), newer.Series())
+	return dataversion.Unsafe, fmt.Sprintf("a release with format %s does not read the queue of format %s, and puts "+
+		"aside what waits in it", older.Series(), newer.Series())
 }
 
 func judge(newer, older dataversion.Version) (dataversion.Verdict, string) {

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,8 +40,8 @@ func (s *Spool) find() error {
 		return err
 	}
 	for _, e := range entries {
-		number, err := strconv.ParseUint(strings.TrimSuffix(e.Name(), ".log"), 16, 64)
-		if err != nil || filepath.Base(s.path(number)) != e.Name() || !e.Type().IsRegular() {
+		number, ok := s.numberOf(e)
+		if !ok {
 			s.o.Say(fmt.Sprintf("%.100q in %s is no segment; it stays", e.Name(), s.segmentsDir()))
 			continue
 		}
@@ -104,14 +102,19 @@ func (s *Spool) recall() {
 		}
 	}
 	for _, g := range s.segments[from:] {
-		s.each(g, headSize, func(view segment, offset int64, f frame) {
-			if known, _, err := view.payload(offset, f); err == nil {
-				for _, m := range parseMarks(known) {
-					s.marks.put(m)
-				}
-			}
-		})
+		s.recallFrom(g)
 	}
+}
+
+// recallFrom reads the marks of a segment.
+func (s *Spool) recallFrom(g stored) {
+	s.each(g, headSize, func(view segment, offset int64, f frame) {
+		if known, _, err := view.payload(offset, f); err == nil {
+			for _, m := range parseMarks(known) {
+				s.marks.put(m)
+			}
+		}
+	})
 }
 
 func (s *Spool) beginsWithMarks(g stored) bool {
@@ -160,6 +163,9 @@ func (s *Spool) makeRoom(need int64) error {
 	// The file system frees what is removed a while later.
 	for lack := need + s.o.Floor - free; lack > 0; {
 		size, dropped := s.dropOldest()
+		if !dropped {
+			size, dropped = s.dropAside()
+		}
 		if !dropped {
 			return fmt.Errorf("%w: %d bytes are free, and %d stay so", ErrNoSpace, free, s.o.Floor)
 		}

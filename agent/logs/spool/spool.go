@@ -76,7 +76,9 @@ type Spool struct {
 	salt    uint32
 	next    uint64
 	// bare tells that nothing was taken into the last segment since it was begun: it has marks alone.
-	bare   bool
+	bare bool
+	// aside are the numbers of segments of other formats, the oldest first.
+	aside  []uint64
 	create func(path string) (target, error)
 	free   func(dir string) (int64, error)
 
@@ -118,11 +120,17 @@ func Open(o Options) (*Spool, error) {
 			return nil, fmt.Errorf("make the folder of the queue: %w", err)
 		}
 	}
+	if err := s.putAside(); err != nil {
+		return nil, fmt.Errorf("open the queue: %w", err)
+	}
 	if err := s.find(); err != nil {
 		return nil, fmt.Errorf("open the queue: %w", err)
 	}
 	s.recall()
 	if err := s.place(); err != nil {
+		return nil, fmt.Errorf("open the queue: %w", err)
+	}
+	if err := s.takeBack(); err != nil {
 		return nil, fmt.Errorf("open the queue: %w", err)
 	}
 	s.mu.Lock()

@@ -423,6 +423,97 @@ func TestWhatOthersDoInTheFolder(t *testing.T) {
 	require.Positive(t, again.Usage().Corrupt)
 }
 
+// inFormat changes the format of all segments of a folder.
+func inFormat(t *testing.T, dir string, format byte) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "segments", "*.log"))
+	require.NoError(t, err)
+	for _, file := range files {
+		f, err := os.OpenFile(file, os.O_RDWR, 0)
+		require.NoError(t, err)
+		_, err = f.WriteAt([]byte{format}, int64(len(segmentMagic)-1))
+		require.NoError(t, errors.Join(err, f.Close()))
+	}
+}
+
+// asideIn are the files aside, by their names.
+func asideIn(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, "aside"))
+	require.NoError(t, err)
+	for _, e := range entries {
+		out = append(out, filepath.Join(dir, "aside", e.Name()))
+	}
+	return out
+}
+
+// What another version has taken is there when that version runs again.
+func TestSegmentsOfAnotherFormatAreKeptForTheVersionThatReadsThem(t *testing.T) {
+	r := seeded(t)
+	dir := t.TempDir()
+	s := open(t, Options{Dir: dir, Consumers: both, Segment: 1 << 10})
+	for i := range 60 {
+		require.NoError(t, s.AppendMarked(t.Context(), line(r, i), []Mark{{"node-1", "a", uint64(i)}}))
+	}
+	require.NoError(t, s.Close())
+	inFormat(t, dir, '2')
+
+	var said []string
+	say := func(text string) { said = append(said, text) }
+	other := open(t, Options{Dir: dir, Consumers: both, Segment: 1 << 10, Say: say})
+	require.Contains(t, said[0], "segments of another format aside")
+	require.Empty(t, rest(t, other, "keeper"))
+	require.NoError(t, other.AppendMarked(t.Context(), line(r, 60), []Mark{{"node-1", "a", 60}, {"node-2", "b", 7}}))
+	require.Equal(t, []int{60}, rest(t, other, "keeper"))
+	require.NoError(t, other.Close())
+	files := asideIn(t, dir)
+	require.Greater(t, len(files), 2)
+
+	said = nil
+	again := open(t, Options{Dir: dir, Consumers: both, Segment: 1 << 10, Say: say})
+	require.Empty(t, said, "it was said")
+	require.NoError(t, again.Close())
+	require.Equal(t, files, asideIn(t, dir))
+
+	for _, file := range files { // The version that reads them runs again.
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		data[len(segmentMagic)-1] = segmentMagic[len(segmentMagic)-1]
+		require.NoError(t, os.WriteFile(file, data, 0o600))
+	}
+	back := open(t, Options{Dir: dir, Consumers: both, Segment: 1 << 10, Say: say})
+	require.Empty(t, asideIn(t, dir))
+	require.ElementsMatch(t, upTo(61), rest(t, back, "keeper"))
+	require.NoError(t, back.Append(t.Context(), line(r, 61)))
+	require.NoError(t, back.Close())
+	last := open(t, Options{Dir: dir, Consumers: both, Segment: 1 << 10})
+	require.EqualValues(t, 60, last.Mark("node-1", "a"), "the newest mark, and not that of what came back")
+	require.EqualValues(t, 7, last.Mark("node-2", "b"))
+}
+
+// Lines that come have the room of segments that nobody here reads.
+func TestSegmentsOfAnotherFormatGoWhereThereIsNoRoomOtherwise(t *testing.T) {
+	r := seeded(t)
+	dir := t.TempDir()
+	s := open(t, Options{Dir: dir, Consumers: both, Segment: 1 << 10})
+	for i := range 60 {
+		require.NoError(t, s.Append(t.Context(), line(r, i)))
+	}
+	require.NoError(t, s.Close())
+	inFormat(t, dir, '2')
+	other := open(t, Options{Dir: dir, Consumers: both, Floor: 1 << 20})
+	files := asideIn(t, dir)
+	other.free = func(string) (int64, error) { return 1<<20 - 100, nil } // Some bytes are missing.
+	require.NoError(t, other.Append(t.Context(), line(r, 0)))
+	left := asideIn(t, dir)
+	require.NotEmpty(t, left)
+	require.Equal(t, files[len(files)-len(left):], left, "the oldest go")
+	require.Less(t, len(left), len(files))
+	other.free = func(string) (int64, error) { return 0, nil }
+	require.ErrorIs(t, other.Append(t.Context(), line(r, 1)), ErrNoSpace)
+	require.Empty(t, asideIn(t, dir))
+}
+
 func TestBrokenBytesAreLeftOutAndCounted(t *testing.T) {
 	r := seeded(t)
 	dir := t.TempDir()
