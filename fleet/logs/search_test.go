@@ -1,11 +1,14 @@
 package logs
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,4 +106,63 @@ func TestANodeIsFollowed(t *testing.T) {
 	})
 	require.ErrorIs(t, err, enough)
 	require.Equal(t, []string{"edge-01 0", "edge-01 1", "edge-01 2"}, got)
+}
+
+// A node that is off when somebody begins to follow is shown when it comes, and of one that starts anew each line once.
+func TestNodesThatComeLaterAreFollowed(t *testing.T) {
+	p := newPlant(t)
+	p.c.Nodes = p.c.Nodes[:2]
+	entry := func(second, number int) string {
+		return fmt.Sprintf(`{"__CURSOR":"i=%d","__REALTIME_TIMESTAMP":"%d000000","MESSAGE":"line %[1]d"}`+"\n", number, second)
+	}
+	var asked [2]atomic.Int32
+	waits := func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}
+	p.answers["edge-01 "+nodeapi.LogsPath] = func(w http.ResponseWriter, r *http.Request) {
+		if asked[0].Add(1) == 1 { // It says two lines, and its power goes.
+			fmt.Fprint(w, entry(7, 1)+entry(8, 2))
+			return
+		}
+		require.Equal(t, "1970-01-01T00:00:08Z", r.URL.Query().Get("since"), "it is asked from its last line on")
+		fmt.Fprint(w, entry(8, 2)+entry(8, 3)+entry(9, 4))
+		waits(w, r)
+	}
+	p.answers["edge-02 "+nodeapi.LogsPath] = func(w http.ResponseWriter, r *http.Request) {
+		if asked[1].Add(1) == 1 {
+			http.Error(w, "it begins", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprint(w, entry(6, 9))
+		waits(w, r)
+	}
+	asks, err := (&Options{Several: true}).Asks(p.c, nodeapi.Logs{Lines: 5, Follow: true}, nil)
+	require.NoError(t, err)
+	ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
+	defer interrupt()
+	var out, errs bytes.Buffer
+	shown := &lines{interrupt: interrupt, want: 5, out: &out}
+	err = Show(ctx, p.c, Output{Lines: bufio.NewWriter(shown), Said: &errs}, asks, nil, &Options{Several: true, Follow: true})
+	require.NoError(t, err)
+	for number, times := range map[string]int{"line 1": 1, "line 2": 1, "line 3": 1, "line 4": 1, "line 9": 1} {
+		require.Equal(t, times, strings.Count(out.String(), number+"\n"), out.String())
+	}
+	require.Contains(t, errs.String(), "edge-01: it has ended the answer")
+	require.Contains(t, errs.String(), "edge-02: ")
+	require.Equal(t, 2, strings.Count(errs.String(), "it is asked again\n"), errs.String())
+}
+
+// lines interrupts a command when it has written so many.
+type lines struct {
+	out       *bytes.Buffer
+	want      int
+	interrupt func()
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	if l.want -= bytes.Count(p, []byte("\n")); l.want <= 0 {
+		l.interrupt()
+	}
+	return l.out.Write(p)
 }

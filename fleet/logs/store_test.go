@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ import (
 type plant struct {
 	t       *testing.T
 	answers map[string]http.HandlerFunc
+	mu      sync.Mutex // of what follows
 	asked   []string
 	orders  []nodeapi.Order
 	c       *fleet.Cluster
@@ -55,14 +57,18 @@ func newPlant(t *testing.T, stores ...string) *plant {
 	for _, node := range []string{"edge-01", "edge-02", "store-1", "store-2", "metrics-1"} {
 		p.c.Nodes = append(p.c.Nodes, facts.Node{Name: node})
 		at[node] = serve(t, ca, node, func(w http.ResponseWriter, r *http.Request) {
+			p.mu.Lock()
 			p.asked = append(p.asked, node+" "+r.URL.Path)
+			p.mu.Unlock()
 			if r.Method == http.MethodPost {
 				var o nodeapi.Order
 				require.NoError(t, json.NewDecoder(r.Body).Decode(&o))
 				verb, found := nodeapi.FindVerb(strings.TrimPrefix(r.URL.Path, nodeapi.VerbsPath))
 				require.True(t, found)
 				require.NoError(t, verb.Check(o), "the node takes it")
+				p.mu.Lock()
 				p.orders = append(p.orders, o)
+				p.mu.Unlock()
 			}
 			answer := p.answers[node+" "+r.URL.Path]
 			if answer == nil {
