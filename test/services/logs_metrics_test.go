@@ -93,6 +93,7 @@ func TestMetricsOfTheStoreOfLogs(t *testing.T) {
 	require.EqualValues(t, 100, value(all, "vl_rows_ingested_total"))
 	require.EqualValues(t, 2, value(all, "spore_source_up"), "%v", said)
 	require.Zero(t, value(all, "spore_logs_store_read_only"))
+	require.InDelta(t, logsAhead.Seconds(), value(all, logs.ClockAhead), 2, "the clock of the one node")
 	require.Zero(t, value(all, "vl_storage_is_read_only"))
 	lint(t, all)
 }

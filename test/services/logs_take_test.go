@@ -116,6 +116,9 @@ func (k *logsTaker) kill() {
 	}
 }
 
+// logsAhead is by how much the clocks of the nodes are ahead of that of the store.
+const logsAhead = time.Minute
+
 // bring brings a batch, as the node's API does.
 func (k *logsTaker) bring(node string, packed []byte) (int, error) {
 	r, err := http.NewRequest(http.MethodPost, "http://store"+nodeapi.EntriesPath, bytes.NewReader(packed))
@@ -125,6 +128,7 @@ func (k *logsTaker) bring(node string, packed []byte) (int, error) {
 	r.Header.Set("Content-Type", journalexport.ContentType)
 	r.Header.Set("Content-Encoding", "zstd")
 	r.Header.Set(nodeapi.EntriesOf, node)
+	r.Header.Set("Date", time.Now().Add(logsAhead).UTC().Format(http.TimeFormat))
 	answer, err := k.http.Do(r)
 	if err != nil {
 		return 0, err
