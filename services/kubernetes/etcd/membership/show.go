@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"spore/services/kubernetes"
@@ -14,8 +16,11 @@ import (
 	"spore/services/kubernetes/etcd/master"
 )
 
-// showTime bounds how long members are waited for.
-const showTime = 10 * time.Second
+// showTime bounds the whole, and answerTime how long a member is asked how it is, on a machine of usual speed.
+const (
+	showTime   = 10 * time.Second
+	answerTime = 3 * time.Second
+)
 
 // shownMember is a member as it is shown.
 type shownMember struct {
@@ -55,22 +60,7 @@ func Show(ctx context.Context, m *master.Machine, out io.Writer, asJSON bool) er
 	if err != nil {
 		return fmt.Errorf("ask this master's etcd for the members: %w", err)
 	}
-	var shown []shownMember
-	for _, member := range list.Members {
-		s := shownMember{
-			Name: member.Name, ID: fmt.Sprintf("%016x", member.ID), Peers: member.PeerURLs, Learner: member.IsLearner,
-			Leader: member.ID == status.Leader, Started: len(member.ClientURLs) > 0,
-		}
-		if s.Started {
-			each, err := own.Status(ctx, member.ClientURLs[0])
-			if err != nil {
-				s.Problem = err.Error()
-			} else {
-				s.Version, s.Size = each.Version, each.DbSize
-			}
-		}
-		shown = append(shown, s)
-	}
+	shown := ask(ctx, list.Members, status.Leader, answerTime*time.Duration(kubernetes.Of(c.Services).Slow()), own.Status)
 	if asJSON {
 		return json.NewEncoder(out).Encode(shown)
 	}
@@ -78,6 +68,38 @@ func Show(ctx context.Context, m *master.Machine, out io.Writer, asJSON bool) er
 		fmt.Fprintln(out, s.line())
 	}
 	return nil
+}
+
+// ask asks all members at once how they are, each for as long as bound: one without power has the others look as if
+// they gave no answer where all share a bound, one after the other.
+func ask(
+	ctx context.Context, members []*etcdserverpb.Member, leader uint64, bound time.Duration,
+	status func(ctx context.Context, url string) (*clientv3.StatusResponse, error),
+) []shownMember {
+	shown := make([]shownMember, len(members))
+	var all sync.WaitGroup
+	for i, member := range members {
+		s := &shown[i]
+		*s = shownMember{
+			Name: member.Name, ID: fmt.Sprintf("%016x", member.ID), Peers: member.PeerURLs, Learner: member.IsLearner,
+			Leader: member.ID == leader, Started: len(member.ClientURLs) > 0,
+		}
+		if !s.Started {
+			continue
+		}
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, bound)
+			defer cancel()
+			each, err := status(ctx, member.ClientURLs[0])
+			if err != nil {
+				s.Problem = client.Reason(err).Error()
+				return
+			}
+			s.Version, s.Size = each.Version, each.DbSize
+		})
+	}
+	all.Wait()
+	return shown
 }
 
 // line is a member for people.
