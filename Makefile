@@ -154,11 +154,11 @@ volumes: ## boot a machine with Kubernetes and Ceph in QEMU, whose pods have vol
 shipped: bin/spore ## boot all six machines of configs/, and do with them what README and docs/rehearse.md say
 	$(E2E) -timeout 4h ./test/shipped
 
-soak: faults ## the fault matrix, and the long counts: 30 power cuts, 30 kills of flash, ten minutes at a passphrase, 100 of a build, 100 GB over the network boot server, six orders of power of three masters, a master stopped as a whole, a store of metrics of 200 nodes, real faults that alerts tell of, 30 power cuts of nodes whose logs are kept, a day without their store, 200 nodes that log, 100 million lines, an hour of pages that are opened and closed, and of 50 that stay open
+soak: faults ## the fault matrix, and the long counts: 30 power cuts, 30 kills of flash, ten minutes at a passphrase, 100 of a build, 100 GB over the network boot server, six orders of power of three masters, a master stopped as a whole, a store of metrics of 200 nodes, real faults that alerts tell of, 30 power cuts of nodes whose logs are kept, a day without their store, faults under the pages of a real cluster, 200 nodes that log, 100 million lines, an hour of pages that are opened and closed, and of 50 that stay open
 	SPORE_SOAK=30 $(E2E) -timeout 6h -run 'PowerCut|Killed|AskedForOnTheConsole' ./test/e2e
 	SPORE_SOAK=1 SPORE_RESULTS=$(abspath $(OUT)/results) go test -count=1 -tags integration -timeout 1h -v -run TwoHundredMachines ./builder/netboot/web
 	SPORE_SOAK=100 go test -count=1 -tags integration -timeout 2h -v -run Killed ./test/cache
-	SPORE_SOAK=1 go test -count=1 -tags e2e -timeout 2h -v -run 'EveryOrderOfPowerForms|StoppedAsAWhole|AlertsOfRealFaults|LogsOutlive|ADayWithoutTheStore' ./test/nspawn
+	SPORE_SOAK=1 go test -count=1 -tags e2e -timeout 2h -v -run 'EveryOrderOfPowerForms|StoppedAsAWhole|AlertsOfRealFaults|LogsOutlive|ADayWithoutTheStore|PagesOfARealCluster' ./test/nspawn
 	SPORE_SOAK=1 go test -count=1 -tags e2e -timeout 2h -v -run 'TestPagesThat(AreClosed|StayOpen)' ./test/dashboard
 	SPORE_SOAK=1 go test -count=1 -tags e2e -timeout 5h -v -run 'TestTheStoreOfMetricsO(fTwoHundredNodes|nItsDiskAfterAWeek)|TestTheStoreOfLogsUnderTheLoad|TestWhatTheStoreOfLogsTakes|TestARareWord' ./test/services
 

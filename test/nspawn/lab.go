@@ -16,6 +16,7 @@ package nspawn
 import (
 	crand "crypto/rand"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -30,6 +31,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"spore/agent/bootinfo"
 	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/pki"
@@ -61,6 +63,8 @@ type Options struct {
 	Masked []string
 	// Image keeps the disk image, for nodes that Boot runs as machines.
 	Image bool
+	// Named has nodes know which image they were started from, as stage1 tells a machine: they say it in their status.
+	Named bool
 	// Age is how long ago the keys were made: certificates that last for less have ended.
 	Age time.Duration
 }
@@ -77,6 +81,8 @@ type Lab struct {
 	program string
 	options Options
 	dir     string
+	// started is what nodes know of the image; nothing, unless they are to.
+	started bootinfo.Info
 	// random chooses when the power goes.
 	random *rand.Rand
 }
@@ -100,6 +106,9 @@ func New(t *testing.T, o Options) *Lab {
 	var nodes []facts.Node
 	l.Cluster, nodes = cluster.Facts(config)
 	l.build(o, dir)
+	if o.Named {
+		l.name()
+	}
 	built := time.Now()
 	l.unpack(l.image(), map[int]string{rootPart: l.root, clusterPart: l.part})
 	l.plugIn()
@@ -112,6 +121,18 @@ func New(t *testing.T, o Options) *Lab {
 
 // image is the file of the disk image.
 func (l *Lab) image() string { return filepath.Join(l.dir, "out", "spore.img") }
+
+// name reads which image it is.
+func (l *Lab) name() {
+	l.t.Helper()
+	out, err := exec.Command(l.program, "inspect", l.image(), "--json").Output()
+	require.NoError(l.t, err)
+	var said struct{ Image bootinfo.Info }
+	require.NoError(l.t, json.Unmarshal(out, &said), "%s", out)
+	// It was read from no disk of the node.
+	l.started = bootinfo.Info{RootHash: said.Image.RootHash, ClusterHash: said.Image.ClusterHash}
+	require.NotEmpty(l.t, l.started.ClusterHash, "%s", out)
+}
 
 // build does what an operator does.
 func (l *Lab) build(o Options, dir string) {

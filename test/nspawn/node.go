@@ -227,7 +227,9 @@ func (n *Node) prepare(boot string) error {
 			return err
 		}
 	}
-	return bootinfo.Write(filepath.Join(boot, "boot.json"), bootinfo.Info{MachineID: id, MachineIDFrom: source.From})
+	info := n.lab.started
+	info.MachineID, info.MachineIDFrom = id, source.From
+	return bootinfo.Write(filepath.Join(boot, "boot.json"), info)
 }
 
 // usedBy is the CPU time that the processes of a control group have used.
