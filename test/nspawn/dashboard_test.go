@@ -109,7 +109,7 @@ func TestPagesOfARealCluster(t *testing.T) {
 	}
 	t.Run("faults while pages are open", func(of *testing.T) {
 		if os.Getenv("SPORE_SOAK") == "" {
-			of.Skip("elsewhere: make soak; it takes half as long again")
+			of.Skip("elsewhere: make soak")
 		}
 		defer func() { l.t = t }()
 		l.t = of
