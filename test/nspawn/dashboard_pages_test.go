@@ -3,11 +3,16 @@
 package nspawn
 
 import (
+	"bufio"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/url"
+	"os"
 	"slices"
 	"sort"
 	"strconv"
@@ -91,6 +96,41 @@ func (l *pagesLab) logs(t *testing.T) {
 	})
 	require.Contains(t, l.column("time (UTC)", 3)[0], one.MustExec("journalctl", "--quiet", "--output=cat", "--identifier=press", "--priority=err"))
 	require.Contains(t, l.tab.Text(), "1 line, the newest on top")
+}
+
+// stored holds that the daemons of each node and the audit log of Kubernetes are in the store of logs of the page, and that
+// none of a cluster with all services wrote a secret.
+func (l *pagesLab) stored(t *testing.T) {
+	f, err := os.Open(l.storeHasNoSecret(t))
+	require.NoError(t, err)
+	defer f.Close()
+	said := map[string]bool{}
+	for lines := bufio.NewReader(f); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		var e struct {
+			Unit string `json:"_SYSTEMD_UNIT"`
+			Node string `json:"node"`
+		}
+		if json.Unmarshal(line, &e) == nil { // What is no text is an array.
+			said[e.Node+" "+e.Unit] = true
+		}
+	}
+	for _, n := range l.Nodes() {
+		daemons := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kafka", "ceph-mon", "ceph-mgr"}
+		if n != l.Node("node-1") {
+			daemons = append(daemons, "mosquitto", "coredns")
+		}
+		for _, d := range daemons {
+			require.True(t, said[n.Facts.Name+" "+d+".service"], "%s of %s: %v", d, n.Facts.Name, said)
+		}
+	}
+	out, errs, ok := l.quiet(t.Context(), "logs", "--all", "--since", "1d", "--source", "audit", "--json", "--lines", "10")
+	require.True(t, ok, errs)
+	require.Contains(t, out, "kube-apiserver")
 }
 
 // charts compares each value under the charts of a node with what the store of metrics says for the same times.

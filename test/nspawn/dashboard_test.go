@@ -95,6 +95,7 @@ func TestPagesOfARealCluster(t *testing.T) {
 		{"MQTT and DNS", l.messaging},
 		{"alerts and history", l.alerts},
 		{"logs", l.logs},
+		{"the store of logs has lines of each daemon, and no secret", l.stored},
 		{"charts", l.charts},
 		{"configuration", l.configuration},
 		{"machines", l.machines},

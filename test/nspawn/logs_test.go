@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -71,7 +70,7 @@ func TestLogsOutliveTheirMachines(t *testing.T) {
 	l.Step("beside a node that floods, lines of another arrive", l.flood)
 	l.Step("a store whose disk is full takes everything when it has room", l.full)
 	l.Step("what a flood lost is counted", l.dropped)
-	l.Step("it knows no secret of any node", l.noSecret)
+	l.Step("it knows no secret of any node", func(t *testing.T) { l.storeHasNoSecret(t) })
 	l.Step("readers do not ask it for more than they may", func(t *testing.T) {
 		out, errs, ok := l.spore(t.Context(), "logs", "--all", "--since", "1h", "--source", "audit", "--lines", "5")
 		require.True(t, ok, errs) // The keys of the test are an administrator's.
@@ -310,17 +309,6 @@ func (l *logsLab) full(t *testing.T) {
 	t.Logf("with a full disk:\n%s", l.counters(l.observer))
 	l.observer.MustExec("rm", "/var/tmp/full")
 	l.arrived()
-}
-
-// noSecret looks for the secrets of all nodes in what the store has of a cluster of which nobody wrote one into a log.
-func (l *logsLab) noSecret(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "all.log")
-	_, errs, ok := l.quiet(t.Context(), "logs", "--all", "--since", "1d", "--json", "--output", file)
-	require.True(t, ok, errs)
-	s, err := os.Stat(file)
-	require.NoError(t, err)
-	require.Greater(t, s.Size(), int64(1<<20))
-	hasNoSecret(t, l.secrets(t), file)
 }
 
 // TestAMachineIsADayWithoutTheStoreOfLogs has a machine of its own kernel, clock and disk, which the store does not

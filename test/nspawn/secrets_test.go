@@ -67,3 +67,16 @@ func (l *Lab) journalsHaveNoSecret(t *testing.T) {
 		n.MustExec("rm", "/var/journal.export")
 	}
 }
+
+// storeHasNoSecret looks for the secrets of all nodes in all that the store of logs has. It returns the entries, as
+// journalctl writes them in JSON.
+func (l *Lab) storeHasNoSecret(t *testing.T) (file string) {
+	file = filepath.Join(t.TempDir(), "all.log")
+	_, errs, ok := l.quiet(t.Context(), "logs", "--all", "--since", "1d", "--source", "journal", "--source", "pod", "--source", "audit", "--json", "--output", file)
+	require.True(t, ok, errs)
+	s, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Greater(t, s.Size(), int64(1<<20))
+	hasNoSecret(t, l.secrets(t), file)
+	return file
+}
