@@ -68,6 +68,7 @@ func start(t *testing.T, c vm.Config, release func()) *guest {
 	t.Cleanup(func() {
 		m.Kill()
 		release()
+		recordCost(t.Name(), m)
 		keepConsole(t, c.Name, m.Console)
 		if t.Failed() {
 			t.Logf("console of %s ends with:\n%s", c.Name, m.Console.Tail())

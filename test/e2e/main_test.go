@@ -9,10 +9,13 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -41,6 +44,7 @@ var suite struct {
 	turns    *turns
 	mu       sync.Mutex
 	boots    []bootTimes
+	costs    map[string]cost // by test
 	// hostTime is held by whoever has this host serve the time on its loopback, which every machine reaches, or needs that
 	// nobody does. Take it before a slot.
 	hostTime sync.Mutex
@@ -136,6 +140,7 @@ func printBootTable() {
 		fmt.Fprintf(&b, " %.0f |\n", boot.status.CPU)
 	}
 	printGuestTimes(&b)
+	printCosts(&b)
 	fmt.Print(b.String())
 	writeResult("boots.md", b.String())
 }
@@ -161,6 +166,42 @@ func printGuestTimes(b *strings.Builder) {
 		}
 		b.WriteByte('\n')
 	}
+}
+
+// cost is what the machines of a test took; those that a command of spore started are not among them.
+type cost struct {
+	machines, starts int
+	cpu              time.Duration
+}
+
+// recordCost counts a machine that has ended.
+func recordCost(test string, m *vm.Machine) {
+	starts := 0
+	for _, l := range m.Console.Lines(0) {
+		if strings.Contains(l.Text, "] Linux version ") {
+			starts++
+		}
+	}
+	suite.mu.Lock()
+	defer suite.mu.Unlock()
+	if suite.costs == nil {
+		suite.costs = map[string]cost{}
+	}
+	test, _, _ = strings.Cut(test, "/")
+	c := suite.costs[test]
+	suite.costs[test] = cost{c.machines + 1, c.starts + starts, c.cpu + m.CPU()}
+}
+
+// printCosts adds what each test took, the most expensive first.
+func printCosts(b *strings.Builder) {
+	b.WriteString("\nThe same machines by test: how many, how often their kernels started, and CPU seconds of QEMU\n\n| test | machines | starts | CPU s |\n|---|--:|--:|--:|\n")
+	var sum cost
+	for _, test := range slices.SortedFunc(maps.Keys(suite.costs), func(a, b string) int { return cmp.Compare(suite.costs[b].cpu, suite.costs[a].cpu) }) {
+		c := suite.costs[test]
+		sum = cost{sum.machines + c.machines, sum.starts + c.starts, sum.cpu + c.cpu}
+		fmt.Fprintf(b, "| %s | %d | %d | %.0f |\n", test, c.machines, c.starts, c.cpu.Seconds())
+	}
+	fmt.Fprintf(b, "| all | %d | %d | %.0f |\n", sum.machines, sum.starts, sum.cpu.Seconds())
 }
 
 // writeResult keeps a table in the folder SPORE_RESULTS, if that is set.
