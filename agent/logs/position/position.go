@@ -51,8 +51,13 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// check tells why systemd-journal-upload would not begin with a file: it is one of variables (systemd,
-// parse_env_file), of which LAST_CURSOR is a cursor. Without one, the program begins with the oldest entry.
+// begin is how the one line of the file begins that the program reads.
+const begin = "LAST_CURSOR="
+
+// check tells why a file is not as systemd-journal-upload writes it, to its end or to a part of it: comments, and one
+// variable that is a cursor. What its reader knows besides, such as quotes and lines that go on with "\" (systemd,
+// parse_env_file), it never writes, and its meaning there is not looked for. Without a cursor, the program begins with
+// the oldest entry.
 func check(data []byte) error {
 	switch {
 	case bytes.IndexByte(data, 0) >= 0:
@@ -61,7 +66,12 @@ func check(data []byte) error {
 		return errors.New("it has bytes that are not text")
 	}
 	for line := range strings.Lines(string(data)) {
-		if cursor, is := strings.CutPrefix(strings.TrimSpace(line), "LAST_CURSOR="); is && cursor != "" {
+		line = strings.TrimSuffix(line, "\n")
+		cursor, is := strings.CutPrefix(line, begin)
+		switch {
+		case strings.ContainsAny(line, "\\\r"), !is && !strings.HasPrefix(line, "#") && !strings.HasPrefix(begin, line):
+			return fmt.Errorf("%.200q is no line of it", line)
+		case cursor != "" && is:
 			if err := checkCursor(cursor); err != nil {
 				return fmt.Errorf("its cursor %.200q is malformed: %w", cursor, err)
 			}

@@ -33,7 +33,13 @@ var cases = map[string]struct{ data, why string }{
 	"a tail of zeros":       {sound + strings.Repeat("\x00", 20), "bytes of zero"},
 	"another text":          {"LAST_CURSOR=nonsense\n", "no part of one"},
 	"no text":               {"LAST_CURSOR=s=\xff\xfe\n", "bytes that are not text"},
-	"far too much":          {strings.Repeat("x", maxSize+1), "more than"},
+	// Its reader knows these; it writes none of them.
+	"a blank before =":        {"LAST_CURSOR =nonsense\n", "no line of it"},
+	"another end of a line":   {"#\rLAST_CURSOR=nonsense\n", "no line of it"},
+	"a comment that goes on":  {"# \\\n" + "LAST_CURSOR=t=5\n", "no line of it"},
+	"a variable that goes on": {"LAST_CURSOR=t=5;x=\\\nnonsense\n", "no line of it"},
+	"a name that is damaged":  {strings.Replace(sound, "LAST", "LBST", 1), "no line of it"},
+	"far too much":            {strings.Repeat("x", maxSize+1), "more than"},
 }
 
 func TestAFileThatItWouldNotBeginWithIsRemoved(t *testing.T) {
@@ -64,6 +70,18 @@ func TestWhatIsNotAFileStays(t *testing.T) {
 	_, err = Repair(dir)
 	require.ErrorContains(t, err, "it is not a file")
 	require.DirExists(t, dir)
+}
+
+func TestWhatCannotBeReadIsRemoved(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root may read everything")
+	}
+	path := filepath.Join(t.TempDir(), "store-1")
+	require.NoError(t, os.WriteFile(path, []byte(sound), 0))
+	why, err := Repair(path)
+	require.NoError(t, err)
+	require.ErrorContains(t, why, "permission denied")
+	require.NoFileExists(t, path)
 }
 
 func FuzzAFileIsSoundOrRemoved(f *testing.F) {

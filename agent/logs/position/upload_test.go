@@ -26,7 +26,11 @@ const (
 // written is the time of the journal's entry, in µs: it is behind those that the cases have.
 const written = 0x6613844c3a803 + 86_400_000_000
 
-// Each file that Repair removes is one that the program ends with, and each that stays is one that it begins with.
+// begun are removed though the program begins with them: it reads no place there, or one that nobody has written.
+var begun = map[string]bool{"a comment that goes on": true, "a name that is damaged": true}
+
+// Each file that Repair removes is one that the program ends with or has no place for it, and each that stays is one
+// that it begins with.
 func TestSystemdsOwnProgramBeginsWithWhatIsLeft(t *testing.T) {
 	journal := t.TempDir()
 	remote := exec.Command(journalRemote, "--output="+filepath.Join(journal, "remote.journal"), "-")
@@ -40,7 +44,7 @@ func TestSystemdsOwnProgramBeginsWithWhatIsLeft(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, []byte(tc.data), 0o600))
 			if name != "far too much" { // The program has another bound.
 				began, said := begins(t, journal, path)
-				require.Equal(t, tc.why == "", began, said)
+				require.Equal(t, tc.why == "" || begun[name], began, said)
 			}
 			require.NoError(t, os.WriteFile(path, []byte(tc.data), 0o600))
 			_, err := Repair(path)
