@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,23 +26,21 @@ func (s *Spool) numberOf(e fs.DirEntry) (number uint64, ok bool) {
 	return number, err == nil && filepath.Base(s.path(number)) == e.Name() && e.Type().IsRegular()
 }
 
-// isOther tells whether a file is a segment of another format.
-func isOther(path string) (bool, error) {
+// isOther tells whether a file is a segment of another format. One that cannot be read counts as none of another: its
+// bytes are left out and counted when its turn comes, and a disk that is damaged there does not keep the queue shut.
+func isOther(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
-		return false, err
+		return false
 	}
 	defer f.Close()
 	head := make([]byte, len(segmentMagic))
 	if _, err := io.ReadFull(f, head); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return false, nil
-		}
-		return false, fmt.Errorf("read the head of a segment: %w", err)
+		return false
 	}
 	format := head[len(head)-1]
 	return strings.HasPrefix(string(head), segmentMagic[:len(head)-1]) && string(head) != segmentMagic &&
-		format >= '0' && format <= '9', nil
+		format >= '0' && format <= '9'
 }
 
 // putAside puts segments of other formats aside.
@@ -53,12 +52,7 @@ func (s *Spool) putAside() error {
 	moved := 0
 	for _, e := range entries {
 		number, ok := s.numberOf(e)
-		if !ok {
-			continue
-		}
-		if other, err := isOther(s.path(number)); err != nil {
-			return err
-		} else if !other {
+		if !ok || !isOther(s.path(number)) {
 			continue
 		}
 		if err := os.MkdirAll(s.asideDir(), 0o700); err != nil {
@@ -74,7 +68,7 @@ func (s *Spool) putAside() error {
 	}
 	s.o.Say(fmt.Sprintf("put %d segments of another format aside, into %s: the version that wrote them takes them back", moved,
 		s.asideDir()))
-	return errors.Join(atomicfile.SyncDir(s.asideDir()), atomicfile.SyncDir(s.segmentsDir()))
+	return errors.Join(atomicfile.SyncDir(s.o.Dir), atomicfile.SyncDir(s.asideDir()), atomicfile.SyncDir(s.segmentsDir()))
 }
 
 // takeBack takes segments back that this version reads, and finds those that stay aside.
@@ -93,41 +87,48 @@ func (s *Spool) takeBack() error {
 			continue
 		}
 		s.next = max(s.next, number+1) // No number is there twice.
-		other, err := isOther(filepath.Join(s.asideDir(), e.Name()))
-		if err != nil {
-			return err
-		}
-		if other {
+		if isOther(filepath.Join(s.asideDir(), e.Name())) {
 			s.aside = append(s.aside, number)
 			continue
 		}
 		back = append(back, e)
 	}
+	if len(back) == 0 {
+		return nil
+	}
+	if err := s.rollBehind(back); err != nil {
+		s.o.Say(fmt.Sprintf("%d segments stay aside until the next start: %v", len(back), err))
+		return nil
+	}
+	for i, e := range back {
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		last := len(s.segments) - 1
+		g := stored{s.segments[last].number - uint64(len(back)-i), info.Size()}
+		if err := os.Rename(filepath.Join(s.asideDir(), e.Name()), s.path(g.number)); err != nil {
+			return fmt.Errorf("take a segment back: %w", err)
+		}
+		s.segments, s.total = slices.Insert(s.segments, last, g), s.total+g.size
+	}
+	s.o.Say(fmt.Sprintf("took %d segments back that were aside", len(back)))
+	return errors.Join(atomicfile.SyncDir(s.segmentsDir()), atomicfile.SyncDir(s.asideDir()))
+}
+
+// rollBehind begins a segment with all marks, also those of segments that come back, and leaves numbers before it for
+// them. The last segment must have the newest marks at each moment: the next start begins to read marks there, and with
+// older ones, lines that come again would be taken twice.
+func (s *Spool) rollBehind(back []fs.DirEntry) error {
 	for _, e := range back {
 		info, err := e.Info()
 		if err != nil {
 			return err
 		}
-		g := stored{s.next, info.Size()}
-		if err := os.Rename(filepath.Join(s.asideDir(), e.Name()), s.path(g.number)); err != nil {
-			return fmt.Errorf("take a segment back: %w", err)
-		}
-		s.next++
-		s.segments, s.total = append(s.segments, g), s.total+g.size
-		s.recallFrom(g)
+		s.recallFrom(filepath.Join(s.asideDir(), e.Name()), info.Size())
 	}
-	if len(back) == 0 {
-		return nil
-	}
-	s.o.Say(fmt.Sprintf("took %d segments back that were aside", len(back)))
-	if err := errors.Join(atomicfile.SyncDir(s.segmentsDir()), atomicfile.SyncDir(s.asideDir())); err != nil {
-		return err
-	}
-	// The last segment begins with all marks; those that came back do not have the newest.
-	if err := s.roll(s.o.Now()); err != nil {
-		s.o.Say("begin a segment: " + err.Error()) // The first Append tries again.
-	}
-	return nil
+	s.next += uint64(len(back))
+	return s.roll(s.o.Now())
 }
 
 // dropAside removes the oldest segment that is aside. It is called with the lock.

@@ -102,13 +102,13 @@ func (s *Spool) recall() {
 		}
 	}
 	for _, g := range s.segments[from:] {
-		s.recallFrom(g)
+		s.recallFrom(s.path(g.number), g.size)
 	}
 }
 
 // recallFrom reads the marks of a segment.
-func (s *Spool) recallFrom(g stored) {
-	s.each(g, headSize, func(view segment, offset int64, f frame) {
+func (s *Spool) recallFrom(path string, size int64) {
+	eachOf(path, size, headSize, func(view segment, offset int64, f frame) {
 		if known, _, err := view.payload(offset, f); err == nil {
 			for _, m := range parseMarks(known) {
 				s.marks.put(m)
@@ -130,13 +130,18 @@ func (s *Spool) beginsWithMarks(g stored) bool {
 
 // each calls what is given for the frames of a segment from a place on, as far as they can be read.
 func (s *Spool) each(g stored, from int64, call func(segment, int64, frame)) {
-	file, err := os.Open(s.path(g.number))
+	eachOf(s.path(g.number), g.size, from, call)
+}
+
+// eachOf is each for a file.
+func eachOf(path string, size, from int64, call func(segment, int64, frame)) {
+	file, err := os.Open(path)
 	if err != nil {
 		return
 	}
 	defer file.Close()
-	view, err := openSegment(file, g.size)
-	for offset := from; err == nil && offset < g.size; {
+	view, err := openSegment(file, size)
+	for offset := from; err == nil && offset < size; {
 		var f frame
 		if f, err = view.at(offset); err == nil {
 			call(view, offset, f)

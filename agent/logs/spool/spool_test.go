@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"spore/services/logs"
+	"spore/test/killat"
 )
 
 // An update says by this version whether the system before reads the queue.
@@ -489,6 +490,96 @@ func TestSegmentsOfAnotherFormatAreKeptForTheVersionThatReadsThem(t *testing.T) 
 	last := open(t, Options{Dir: dir, Consumers: both, Segment: 1 << 10})
 	require.EqualValues(t, 60, last.Mark("node-1", "a"), "the newest mark, and not that of what came back")
 	require.EqualValues(t, 7, last.Mark("node-2", "b"))
+}
+
+// asideOf prepares a spool with segments of another format aside, and what came meanwhile.
+func asideOf(t *testing.T, dir string) {
+	t.Helper()
+	r := seeded(t)
+	s := open(t, Options{Dir: dir, Consumers: both, Segment: 1 << 10})
+	for i := range 60 {
+		require.NoError(t, s.AppendMarked(t.Context(), line(r, i), []Mark{{"node-1", "a", uint64(i)}, {"node-3", "c", 9}}))
+	}
+	require.NoError(t, s.Close())
+	inFormat(t, dir, '2')
+	s = open(t, Options{Dir: dir, Consumers: both, Segment: 1 << 10})
+	require.NoError(t, s.AppendMarked(t.Context(), line(r, 60), []Mark{{"node-1", "a", 60}, {"node-2", "b", 7}}))
+	require.NoError(t, s.Close())
+}
+
+// readable has the segments that are aside in the format of this version.
+func readable(t *testing.T, dir string) {
+	t.Helper()
+	for _, file := range asideIn(t, dir) {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		data[len(segmentMagic)-1] = segmentMagic[len(segmentMagic)-1]
+		require.NoError(t, os.WriteFile(file, data, 0o600))
+	}
+}
+
+// hasAllOf looks that a spool has each line once, and the newest mark of each source.
+func hasAllOf(t *testing.T, dir string) {
+	t.Helper()
+	s := open(t, Options{Dir: dir, Consumers: both, Segment: 1 << 10})
+	require.ElementsMatch(t, upTo(61), rest(t, s, "keeper"))
+	require.EqualValues(t, 60, s.Mark("node-1", "a"), "the newest mark, and not that of what came back")
+	require.EqualValues(t, 7, s.Mark("node-2", "b"))
+	require.EqualValues(t, 9, s.Mark("node-3", "c"), "a source that was silent meanwhile")
+	require.NoError(t, s.Close())
+}
+
+func TestSegmentsThatAreTakenBackMayBeCutAnywhere(t *testing.T) {
+	n := killat.Each(t, func(t *testing.T, dir string) { asideOf(t, dir); readable(t, dir) },
+		func(t *testing.T, dir string) error {
+			s, err := Open(Options{Dir: dir, Bound: 64 << 20, Consumers: both, Segment: 1 << 10})
+			if err != nil {
+				return err
+			}
+			return s.Close()
+		},
+		func(t *testing.T, dir string) { hasAllOf(t, dir); hasAllOf(t, dir) })
+	require.Greater(t, n, 6)
+}
+
+func TestSegmentsThatAreMissingSpaceForMarksStayAside(t *testing.T) {
+	dir := t.TempDir()
+	asideOf(t, dir)
+	readable(t, dir)
+	files := asideIn(t, dir)
+	var said []string
+	s := open(t, Options{Dir: dir, Consumers: both, Segment: 1 << 10, Floor: 1 << 60, Say: func(text string) { said = append(said, text) }})
+	require.Contains(t, strings.Join(said, "\n"), "stay aside until the next start")
+	require.Equal(t, files, asideIn(t, dir))
+	require.NoError(t, s.Close())
+	hasAllOf(t, dir)
+}
+
+func TestPuttingSegmentsAsideMayBeCutAnywhere(t *testing.T) {
+	n := killat.Each(t, func(t *testing.T, dir string) {
+		asideOf(t, dir)
+		readable(t, dir)
+		hasAllOf(t, dir)
+		inFormat(t, dir, '2')
+	}, func(t *testing.T, dir string) error {
+		s, err := Open(Options{Dir: dir, Bound: 64 << 20, Consumers: both, Segment: 1 << 10})
+		if err != nil {
+			return err
+		}
+		return s.Close()
+	}, func(t *testing.T, dir string) {
+		s := open(t, Options{Dir: dir, Consumers: both, Segment: 1 << 10})
+		require.Empty(t, rest(t, s, "keeper"))
+		require.NoError(t, s.Close())
+		readable(t, dir)
+		hasAllOf(t, dir)
+	})
+	require.Greater(t, n, 6)
+}
+
+func TestWhatCannotBeReadIsOfNoOtherFormat(t *testing.T) {
+	require.False(t, isOther(t.TempDir()), "read(2) fails, as on a damaged disk")
+	require.False(t, isOther(filepath.Join(t.TempDir(), "none")))
 }
 
 // Lines that come have the room of segments that nobody here reads.
