@@ -312,15 +312,18 @@ func Harmless(s string) string {
 
 // HarmlessJSON is a JSON text with the same meaning, without what a terminal would obey or what would change how the
 // rest of a line looks: JSON has only characters below the blank escaped (RFC 8259, section 7), and terminals know
-// controls above them, such as U+009B for ESC [, and U+202E, which turns the direction of what follows.
+// controls above them, such as U+009B for ESC [, and U+202E, which turns the direction of what follows. Lines between
+// values stay lines.
 func HarmlessJSON(data []byte) []byte {
-	if !bytes.ContainsFunc(data, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
+	if !bytes.ContainsFunc(data, func(r rune) bool { return r < ' ' && r != '\n' || r >= 0x7f }) {
 		return data
 	}
 	out := make([]byte, 0, len(data))
 	for len(data) > 0 {
 		r, n := utf8.DecodeRune(data)
 		switch {
+		case r == '\n':
+			out = append(out, '\n')
 		case r < ' ': // It may stand between values alone, where a blank does the same.
 			out = append(out, ' ')
 		case r == utf8.RuneError && n == 1: // Whoever reads JSON takes it for U+FFFD.
@@ -336,6 +339,19 @@ func HarmlessJSON(data []byte) []byte {
 		data = data[n:]
 	}
 	return out
+}
+
+// WriteJSON writes a value that has texts of nodes as JSON on one line, or with an indent on several; no terminal obeys
+// what it writes (see HarmlessJSON). An error is one of w, or of a value that JSON does not have.
+func WriteJSON(w io.Writer, value any, indent string) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", indent)
+	if err := e.Encode(value); err != nil {
+		return err
+	}
+	_, err := w.Write(HarmlessJSON(b.Bytes()))
+	return err
 }
 
 // ReadEntries calls each for every line of an answer, which it is given with its entry, until the answer ends.

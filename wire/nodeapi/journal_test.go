@@ -207,6 +207,7 @@ func TestAnObjectHasNothingThatATerminalObeys(t *testing.T) {
 		"beyond 16 bits":         {"{\"A\":\"\U000e0041😀\"}", `{"A":"\udb40\udc41😀"}`},
 		"not text":               {"{\"A\":\"\xff\"}", `{"A":"\ufffd"}`},
 		"an end between values":  {"{\"A\":\r\"b\",\t\"C\":\"d\"}", `{"A": "b", "C":"d"}`},
+		"lines":                  {"[\n\t\"\u009b\"\r\n]\n", "[\n \"\\u009b\" \n]\n"},
 		"in the name of a field": {"{\"\u009b\":\"x\"}", `{"\u009b":"x"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,6 +216,16 @@ func TestAnObjectHasNothingThatATerminalObeys(t *testing.T) {
 			require.JSONEq(t, tc.in, string(out))
 		})
 	}
+}
+
+func TestWhatNodesSayIsWrittenAsJSONThatNoTerminalObeys(t *testing.T) {
+	var b strings.Builder
+	value := map[string]any{"a": "\u009b\x1b[2J", "b": json.RawMessage("[ \"\u202e\"]")}
+	require.NoError(t, WriteJSON(&b, value, ""))
+	require.NoError(t, WriteJSON(&b, value, "  "))
+	require.Equal(t, `{"a":"\u009b\u001b[2J","b":["\u202e"]}`+"\n"+
+		"{\n  \"a\": \"\\u009b\\u001b[2J\",\n  \"b\": [\n    \"\\u202e\"\n  ]\n}\n", b.String())
+	require.Error(t, WriteJSON(&b, json.RawMessage("{"), ""))
 }
 
 func FuzzAnObjectKeepsItsMeaning(f *testing.F) {
@@ -230,7 +241,7 @@ func FuzzAnObjectKeepsItsMeaning(f *testing.F) {
 		require.NoError(t, json.Unmarshal(out, &after))
 		require.Equal(t, before, after)
 		for _, r := range string(out) {
-			require.True(t, unicode.IsPrint(r), "%U", r)
+			require.True(t, unicode.IsPrint(r) || r == '\n', "%U", r)
 		}
 		require.Equal(t, out, HarmlessJSON(out))
 	})

@@ -59,7 +59,7 @@ func (r *reporter) tell(e event, lines ...string) {
 	defer r.mu.Unlock()
 	if r.json {
 		// What cannot be written is nobody's concern who reads it; the machines go on.
-		_ = json.NewEncoder(r.w).Encode(e)
+		_ = nodeapi.WriteJSON(r.w, e, "")
 		return
 	}
 	prefix := ""

@@ -3,7 +3,6 @@ package health
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -63,7 +62,7 @@ func run(cmd *cobra.Command, c *reach.Cluster, asJSON, all bool) error {
 	found := clusterhealth.Judge(c.Facts.Name, answers)
 	var err error
 	if asJSON {
-		err = json.NewEncoder(cmd.OutOrStdout()).Encode(found)
+		err = nodeapi.WriteJSON(cmd.OutOrStdout(), found, "")
 	} else {
 		err = printTable(cmd.OutOrStdout(), found, all)
 	}

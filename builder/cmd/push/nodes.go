@@ -94,7 +94,7 @@ func (n *nodes) back(cmd *cobra.Command) error {
 func (n *nodes) run(cmd *cobra.Command, r push.Rollout) error {
 	answers, err := r.Run(cmd.Context())
 	if n.flags.json {
-		return errors.Join(json.NewEncoder(cmd.OutOrStdout()).Encode(answers), err)
+		return errors.Join(nodeapi.WriteJSON(cmd.OutOrStdout(), answers, ""), err)
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package push
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -166,7 +165,7 @@ func (n *nodes) look(cmd *cobra.Command, out outlook, ask asker, lines func(view
 	}
 	var err error
 	if n.flags.json {
-		err = json.NewEncoder(cmd.OutOrStdout()).Encode(out)
+		err = nodeapi.WriteJSON(cmd.OutOrStdout(), out, "")
 	}
 	if failed > 0 {
 		return errors.Join(err, fmt.Errorf("%d of %d nodes would not do it, or do not answer", failed, len(answers)))

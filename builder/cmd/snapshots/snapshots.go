@@ -4,7 +4,6 @@ package snapshots
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -93,7 +92,7 @@ func run(cmd *cobra.Command, c *reach.Cluster, fetch string, asJSON bool) error 
 		list = list[:1]
 	}
 	if asJSON {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(list)
+		return nodeapi.WriteJSON(cmd.OutOrStdout(), list, "")
 	}
 	for _, s := range list {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s  revision %-10d %8.1f KiB  taken by %s, on %v\n", s.Taken.Format(time.RFC3339), s.Revision, float64(s.Size)/(1<<10), s.By, s.On)

@@ -103,7 +103,7 @@ func printJSON(w io.Writer, answers []reach.Answer[line]) error {
 		}
 		out = append(out, Node{Node: a.Node.Name, Status: a.Value.raw})
 	}
-	return json.NewEncoder(w).Encode(out)
+	return nodeapi.WriteJSON(w, out, "")
 }
 
 func printTable(w io.Writer, answers []reach.Answer[line]) error {

@@ -2,7 +2,6 @@
 package trail
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -71,7 +70,7 @@ func run(cmd *cobra.Command, c *reach.Cluster, show trail.Question, asJSON bool)
 		return exit.Usage(err)
 	}
 	if asJSON {
-		err = json.NewEncoder(cmd.OutOrStdout()).Encode(found.Calls)
+		err = nodeapi.WriteJSON(cmd.OutOrStdout(), found.Calls, "")
 	} else {
 		err = print(cmd.OutOrStdout(), found.Calls)
 	}

@@ -143,9 +143,7 @@ func Tell(cmd *cobra.Command, answers []reach.Answer[Reply], asJSON bool, show f
 		all = append(all, o)
 	}
 	if asJSON {
-		e := json.NewEncoder(cmd.OutOrStdout())
-		e.SetIndent("", "  ")
-		return errors.Join(e.Encode(all), failed)
+		return errors.Join(nodeapi.WriteJSON(cmd.OutOrStdout(), all, "  "), failed)
 	}
 	for _, o := range all {
 		if show != nil && (o.Error == "" || len(o.Results) > 0) {

@@ -79,6 +79,12 @@ func TestWhatBecameOfOrdersIsToldNodeByNode(t *testing.T) {
 	require.ErrorIs(t, Tell(cmd, answers[1:2], false, bad), ErrSome)
 	require.Equal(t, "b: no disk\n  of two\n", errs.String(), "why it failed is told in any case")
 
+	// What a node gave is printed as it means, and no terminal obeys it.
+	given := []reach.Answer[Reply]{{Node: facts.Node{Name: "a"}, Value: Reply{Results: []json.RawMessage{json.RawMessage("\"\u009b2J\u202e\"")}}}}
+	cmd, out, _ = command(t)
+	require.NoError(t, Tell(cmd, given, true, show))
+	require.Contains(t, out.String(), `"\u009b2J\u202e"`)
+
 	cmd, out, _ = command(t)
 	require.NoError(t, Tell(cmd, nil, true, nil))
 	require.JSONEq(t, "[]", out.String())
