@@ -6,6 +6,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"spore/agent/logs/audit"
@@ -29,6 +30,22 @@ func sources(c sending.Config, state string, say func(string)) (out []send.Sourc
 	}
 	if c.Audit {
 		out = append(out, &audit.Source{Dir: audit.Dir, State: state, Now: time.Now, Say: say})
+	}
+	return out
+}
+
+// machineID has the name of the folders of the journal (machine-id(5)).
+const machineID = "/etc/machine-id"
+
+// journals are the files that journald writes: on the disk, and in memory where it cannot.
+func journals(file string) []string {
+	id, err := atomicfile.ReadLimited(file, 100)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, dir := range []string{"/var/log/journal", "/run/log/journal"} {
+		out = append(out, filepath.Join(dir, filepath.Base(strings.TrimSpace(string(id))), "system.journal"))
 	}
 	return out
 }

@@ -52,3 +52,16 @@ func TestAPositionThatIsDamagedIsRemovedAndSaid(t *testing.T) {
 	require.Contains(t, string(unit), "\nExecStartPre=-/usr/bin/spore-logs repair /var/lib/journal-upload/${STORE}\n")
 	require.Contains(t, string(unit), " --save-state=/var/lib/journal-upload/${STORE}\n")
 }
+
+func TestTheJournalIsThatOfTheMachine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "machine-id")
+	require.Empty(t, journals(file))
+	require.NoError(t, os.WriteFile(file, []byte("0123456789abcdef0123456789abcdef\n"), 0o600))
+	require.Equal(t, []string{
+		"/var/log/journal/0123456789abcdef0123456789abcdef/system.journal",
+		"/run/log/journal/0123456789abcdef0123456789abcdef/system.journal",
+	}, journals(file))
+	unit, err := os.ReadFile("../../units/spore-logs.service")
+	require.NoError(t, err)
+	require.Contains(t, string(unit), "\nSupplementaryGroups=systemd-journal\n", "the files are for that group alone")
+}

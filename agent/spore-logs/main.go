@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	s, err := send.New(send.Options{
-		Config: c, Dir: args[1], RunDir: args[2], Sources: sources(c, args[1], say), May: only(uid), Now: time.Now,
+		Config: c, Dir: args[1], RunDir: args[2], Sources: sources(c, args[1], say), Journals: journals(machineID), May: only(uid), Now: time.Now,
 		Say: say, Status: func(s string) { notify("STATUS=" + s) },
 	})
 	if err != nil {

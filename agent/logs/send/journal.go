@@ -23,7 +23,8 @@ type journal struct {
 	positions *Positions[marks]
 	// turn is held by the upload that is taken. A second one comes where journal-upload was started anew.
 	turn sync.Mutex
-	// taken are the entries that are in the queue, or were.
+	mu   sync.Mutex
+	// taken are the entries that are in the queue, or were. Who holds turn changes them.
 	taken marks
 }
 
@@ -34,6 +35,18 @@ func openJournal(dir string, o Options) *journal {
 		m = m[:maxMarks]
 	}
 	return &journal{positions: p, taken: slices.Clone(m)}
+}
+
+func (j *journal) known() marks {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.taken
+}
+
+func (j *journal) took(m marks) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.taken = m
 }
 
 // take answers an upload.
@@ -79,15 +92,15 @@ func (s *store) takeAll(ctx context.Context, body io.Reader) error {
 func (s *store) takeEntry(ctx context.Context, e journalexport.Entry, data []byte) ([]byte, error) {
 	cursor, _ := e.Get(CursorField)
 	at, known := placeOf(cursor)
-	if known && s.journal.taken.has(at) {
+	if known && s.journal.known().has(at) {
 		s.counters.add("spore_logs_duplicates_total", s.label(), 1)
 		return data, nil
 	}
 	it := item{source: Journal, at: writtenAt(e)}
 	count, why := lost(e)
-	fresh, gap := s.journal.taken, uint64(0)
+	fresh, gap := s.journal.known(), uint64(0)
 	if known {
-		fresh, gap = s.journal.taken.with(at), s.journal.taken.gap(at)
+		fresh, gap = fresh.with(at), fresh.gap(at)
 		it.key = journalKey
 		it.acknowledged = func() {
 			if err := s.journal.positions.Set(journalKey, fresh); err != nil {
@@ -100,7 +113,7 @@ func (s *store) takeEntry(ctx context.Context, e journalexport.Entry, data []byt
 	if err := s.queue.add(ctx, it); err != nil {
 		return data, err
 	}
-	s.journal.taken = fresh
+	s.journal.took(fresh)
 	s.counters.add("spore_logs_sent_total", label("store", s.Name, "source", Journal), 1)
 	s.countLost(count, why)
 	s.countLost(gap, lostGap)

@@ -30,6 +30,8 @@ type Options struct {
 	Config sending.Config
 	// Dir keeps how far each store is, in a folder of its name, and RunDir has CountersFile.
 	Dir, RunDir string
+	// Journals are the files that journald writes; they need not be there.
+	Journals []string
 	// Sources are what is sent besides the journal.
 	Sources []Source
 	// May tells whether a program that connects may bring the journal.
@@ -152,12 +154,14 @@ func (s *Sender) report(ctx context.Context) {
 }
 
 func (s *Sender) write() error {
+	last := s.lastEntries()
 	status := make([]string, len(s.stores))
 	for i, to := range s.stores {
 		behind := 0.0
 		if at := to.queue.waiting(); at > 0 {
 			behind = max(0, s.o.Now().Sub(time.UnixMicro(at)).Seconds())
 		}
+		behind = max(behind, to.unread.look(last, to.journal.known(), s.o.Now()).Seconds())
 		s.counters.set("spore_logs_behind_seconds", to.label(), behind)
 		status[i] = to.status()
 	}

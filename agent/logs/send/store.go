@@ -39,6 +39,8 @@ type store struct {
 	pause time.Duration
 
 	journal *journal
+	// unread is of who writes the counters.
+	unread unread
 
 	mu sync.Mutex
 	// problem is why the last try failed; empty when it did not. since is from when on, said when it was said last.

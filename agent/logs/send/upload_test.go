@@ -135,6 +135,12 @@ func TestSystemdsOwnProgramBringsTheJournal(t *testing.T) {
 	j.arrives(s)
 	j.write(5)
 	j.arrives(s)
+	// The head of the journal's file and the cursor that was brought name the same entry.
+	last := (&Sender{o: Options{Journals: []string{filepath.Join(j.dir, "remote.journal")}}}).lastEntries()
+	require.Len(t, last, 1)
+	require.True(t, n.sender.stores[0].journal.known().has(last[0]))
+	last[0].number++
+	require.False(t, n.sender.stores[0].journal.known().has(last[0]))
 	require.NotContains(t, u.out.String(), "rror", "%s", u.out.String())
 	for _, c := range s.cursors() {
 		require.Equal(t, 1, s.count[c])
