@@ -57,8 +57,8 @@ type mark struct {
 	Last uint64 `json:"last"`
 }
 
-// maxMarks bounds how many starts are known. More are never sent again: journal-upload begins behind what was
-// acknowledged last.
+// maxMarks bounds how many starts are known. Entries of others come again only where journal-upload has lost its place
+// (package position); the store, which knows more starts, leaves them out.
 const maxMarks = 16
 
 // marks are how far one store has the journal, the latest first.

@@ -760,3 +760,22 @@ func TestAnotherSourceKeepsItsPlaceForEachStore(t *testing.T) {
 		require.Equal(t, 1, a.count[c])
 	}
 }
+
+// A store compares clocks by what a request says: the time at which it is written, and not that at which somebody
+// begins to connect.
+func TestTheTimeOfABatchIsThatAtWhichItIsWritten(t *testing.T) {
+	ca := authority(t)
+	n := newNode(t, ca, newStore(t, ca))
+	clock := time.Now().Add(-2 * time.Minute) // The store of the tests refuses what is a minute off.
+	u, err := newUpstream(n.config.Stores[0], n.config, ca.PEM(), func() time.Time { return clock })
+	require.NoError(t, err)
+	c := u.client.Transport.(*http.Transport).TLSClientConfig
+	certificate := c.GetClientCertificate
+	c.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		clock = time.Now() // So long it takes to connect.
+		return certificate(r)
+	}
+	a, _, err := u.send(t.Context(), u.packed(journalexport.Append(nil, entryOf(1))))
+	require.NoError(t, err)
+	require.Equal(t, taken, a)
+}

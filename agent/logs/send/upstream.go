@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
 	"time"
@@ -98,7 +99,11 @@ func (u *upstream) send(ctx context.Context, packed []byte) (a answer, wait time
 	}
 	r.Header.Set("Content-Type", journalexport.ContentType)
 	r.Header.Set("Content-Encoding", "zstd")
-	r.Header.Set("Date", u.now().UTC().Format(http.TimeFormat)) // The store tells whose clock differs from its own.
+	// The store tells by the date whose clock differs from its own. It is that of the moment at which the request is
+	// written: to connect may take many seconds. net/http calls this in the goroutine of Do.
+	r = r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		r.Header.Set("Date", u.now().UTC().Format(http.TimeFormat))
+	}}))
 	// A store leaves out what it has. So net/http may send a batch again by itself where a connection was closed before
 	// it had an answer; nothing of this header is sent.
 	r.Header["Idempotency-Key"] = nil
