@@ -66,8 +66,8 @@ func (s *Spool) putAside() error {
 	if moved == 0 {
 		return nil
 	}
-	s.o.Say(fmt.Sprintf("put %d segments of another format aside, into %s: the version that wrote them takes them back", moved,
-		s.asideDir()))
+	s.o.Say(fmt.Sprintf("put %d segments of another format aside, into %s: the version that wrote them takes them back",
+		moved, s.asideDir()))
 	return errors.Join(atomicfile.SyncDir(s.o.Dir), atomicfile.SyncDir(s.asideDir()), atomicfile.SyncDir(s.segmentsDir()))
 }
 

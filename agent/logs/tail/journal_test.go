@@ -15,7 +15,8 @@ import (
 // A journal that systemd's own program has written has the last entry that journalctl shows.
 func TestTheLastEntryOfSystemdsOwnJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "remote.journal")
-	remote := exec.Command("/lib/systemd/systemd-journal-remote", "--output="+path, "-") // `make deps` installs it.
+	// `make deps` installs it.
+	remote := exec.Command("/lib/systemd/systemd-journal-remote", "--output="+path, "-")
 	var in strings.Builder
 	for i := range 7 {
 		fmt.Fprintf(&in, "__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%d\n_BOOT_ID=%s\nMESSAGE=hello %d\n\n",
