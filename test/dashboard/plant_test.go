@@ -110,7 +110,11 @@ func troubled() *plant {
 	p.says("edge-02", failing)
 	p.says("edge-03", func(a *answer) { a.err = errors.New("no answer: connection refused") })
 	p.says("edge-04", func(a *answer) {
-		a.status.Services["kafka.service"] = "failed"
+		a.status.System, a.status.Failed, a.status.Services["kafka.service"] = "degraded", []string{"kafka.service"}, "failed"
+		a.health.Healthy = false
+		a.health.Conditions = append(slices.Clone(a.health.Conditions),
+			nodeapi.Condition{Name: "units", State: nodeapi.Failing, Reason: "kafka.service failed"},
+			nodeapi.Condition{Name: "system", State: nodeapi.Failing, Reason: "degraded: a unit failed"})
 		a.status.Held = []nodeapi.Held{{Role: "kafka-broker", Reason: "it waits for its bundle"}}
 	})
 	p.alerts = append(p.alerts, machine.Alert{
