@@ -210,6 +210,41 @@ func keyboard(t *testing.T, b *browser.Tab) {
 	}
 }
 
+// Browsers end a line behind a hyphen. Whoever types edge-02 from a phone is to see it whole.
+func TestACommandOnANarrowScreenEndsItsLinesBetweenWords(t *testing.T) {
+	t.Parallel()
+	long := strings.TrimRight(strings.Repeat("press-", 10), "-")
+	p := newPlant("edge-01", "edge-02", long)
+	p.says("edge-02", failing)
+	p.says(long, failing)
+	served(t, p)
+	b := chromium.Tab(t)
+	b.Open(p.address)
+	b.Look(390, "light")
+	b.Sees(browser.Patience, browser.Says("spore health configs --all --node edge-02"), "the commands")
+	require.LessOrEqual(t, browser.Eval[int](b, "document.documentElement.scrollWidth"), 390)
+	require.Equal(t, []string{long}, broken(b, ".do code"), "the one that has no room in a line")
+	require.Equal(t, "spore health configs --all --node "+long, strings.TrimSpace(browser.Eval[string](b, `(() => {
+		getSelection().selectAllChildren([...document.querySelectorAll(".do code")].find((c) => /health.*press/.test(c.textContent)));
+		return getSelection().toString(); })()`)), "what is copied")
+}
+
+// broken are the words, once each, that are on several lines in what a selector of CSS finds.
+func broken(b *browser.Tab, selector string) []string {
+	return browser.Eval[[]string](b, fmt.Sprintf(`(() => {
+		const out = new Set();
+		for (const e of document.querySelectorAll(%q)) {
+			const texts = document.createTreeWalker(e, NodeFilter.SHOW_TEXT);
+			for (let n = texts.nextNode(); n; n = texts.nextNode()) for (const word of n.data.matchAll(/\S+/g)) {
+				const range = document.createRange();
+				range.setStart(n, word.index);
+				range.setEnd(n, word.index + word[0].length);
+				if (new Set([...range.getClientRects()].map((r) => r.top)).size > 1) out.add(word[0]);
+			}
+		}
+		return [...out]; })()`, selector))
+}
+
 // spiteful is a node that was taken over.
 func spiteful(a *answer) {
 	failing(a)
