@@ -1,12 +1,13 @@
 "use strict";
 // Draws the charts of the page. Who drags over one gets the page of that time, which has more points.
 (() => {
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const colors = dark
-    ? ["#86c5ee", "#f0b95c", "#6fcf9a", "#ff9c94", "#c9a7f5", "#e6e07a", "#7fd6d6", "#f2a0d0"]
-    : ["#0b5a86", "#8a5300", "#1f6b45", "#b3261e", "#6a3fb5", "#6b6300", "#00696b", "#a1246f"];
-  const text = dark ? "#a4acb1" : "#565d62";
-  const line = dark ? "#383f43" : "#d5d9db";
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const colors = [["#0b5a86", "#86c5ee"], ["#8a5300", "#f0b95c"], ["#1f6b45", "#6fcf9a"], ["#b3261e", "#ff9c94"],
+    ["#6a3fb5", "#c9a7f5"], ["#6b6300", "#e6e07a"], ["#00696b", "#7fd6d6"], ["#a1246f", "#f2a0d0"]];
+  // Which of a pair it is may change while the page is open.
+  const now = (pair) => pair[dark.matches ? 1 : 0];
+  const text = () => now(["#565d62", "#a4acb1"]);
+  const line = () => now(["#d5d9db", "#383f43"]);
   const utc = (at) => new Date(at * 1000).toISOString().slice(0, 19) + "Z";
   // Marks of the axis of time: the day where it is another one than that of the mark before.
   const days = (_, ticks) => {
@@ -37,7 +38,7 @@
     next.searchParams.set("until", utc(Math.ceil(until)));
     location.assign(next);
   };
-  const table = (lines, at) => {
+  const table = (lines) => {
     const t = document.createElement("table");
     const row = (cells, header) => {
       const tr = document.createElement("tr");
@@ -57,7 +58,7 @@
       const name = document.createElement("span");
       const mark = document.createElement("span");
       mark.className = "swatch" + (l.before ? " before" : "");
-      mark.style.borderColor = l.color;
+      mark.style.borderColor = now(l.color);
       name.append(mark, l.name + (l.before ? " (the week before)" : ""));
       let least = null, most = null;
       for (const v of known) {
@@ -72,8 +73,8 @@
     const state = part.querySelector(".state");
     const plot = part.querySelector(".plot");
     try {
-      const now = await get(part.dataset.series);
-      const lines = now.lines.map((l, i) => ({ ...l, color: colors[i % colors.length] }));
+      const answer = await get(part.dataset.series);
+      const lines = answer.lines.map((l, i) => ({ ...l, color: colors[i % colors.length] }));
       if (part.dataset.before) {
         const before = await get(part.dataset.before);
         before.lines.forEach((l, i) => {
@@ -82,27 +83,32 @@
         });
       }
       if (lines.length === 0) {
-        state.textContent = "The store of " + now.store + " has nothing for it in this time.";
+        state.textContent = "The store of " + answer.store + " has nothing for it in this time.";
         return;
       }
-      state.textContent = "From the store of " + now.store + "." + (now.more ? " " + now.more + " more series are left out; narrow the query, such as by topk." : "");
+      state.textContent = "From the store of " + answer.store + "." + (answer.more ? " " + answer.more + " more series are left out; narrow the query, such as by topk." : "");
       plot.setAttribute("role", "img");
       plot.setAttribute("aria-label", "Chart of " + part.querySelector("h2").textContent + "; its values are in the table below.");
       const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
       const chart = new uPlot({
         width: plot.clientWidth, height: 220, legend: { show: false }, cursor: { drag: { x: true, y: false, setScale: false } },
         tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
-        scales: { x: { range: [now.at[0], now.at[now.at.length - 1]] } },
+        scales: { x: { range: [answer.at[0], answer.at[answer.at.length - 1]] } },
         axes: [{ ...axis, values: days }, { ...axis, size: 64, values: (_, ticks) => ticks.map(short) }],
-        series: [{}, ...lines.map((l) => ({ label: l.name, stroke: l.color, width: l.before ? 1 : 2, dash: l.before ? [6, 4] : undefined, spanGaps: false }))],
+        series: [{}, ...lines.map((l) => ({ label: l.name, stroke: () => now(l.color), width: l.before ? 1 : 2, dash: l.before ? [6, 4] : undefined, spanGaps: false }))],
         hooks: {
           setSelect: [(u) => {
             if (u.select.width > 5) zoom(u.posToVal(u.select.left, "x"), Math.max(u.posToVal(u.select.left, "x") + 60, u.posToVal(u.select.left + u.select.width, "x")));
           }],
         },
-      }, [now.at, ...lines.map((l) => l.values)], plot);
+      }, [answer.at, ...lines.map((l) => l.values)], plot);
       new ResizeObserver(() => chart.setSize({ width: plot.clientWidth, height: 220 })).observe(plot);
-      part.querySelector(".values").replaceChildren(table(lines, now.at));
+      const values = () => part.querySelector(".values").replaceChildren(table(lines));
+      values();
+      dark.addEventListener("change", () => {
+        chart.redraw(false);
+        values();
+      });
     } catch (err) {
       state.textContent = "It cannot be drawn: " + err.message;
       state.classList.add("banner");
