@@ -238,20 +238,37 @@ func try[T any](b *Tab, expression string) (T, error) {
 	return chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
+// Warns holds that the browser does not take the certificate of a page, because it is of an authority that the person does
+// not trust. What the browser says of it is then there instead of the page.
+func (b *Tab) Warns(address string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, Patience)
+	defer cancel()
+	require.ErrorContains(b.t, chromedp.Do(ctx, chromedp.Navigate(address)), "net::ERR_CERT_AUTHORITY_INVALID")
+	require.NotEqual(b.t, security.StateSecure, b.security())
+}
+
 // Secure holds that the browser calls the connection of the page secure: its certificate is one of an authority that the
 // person trusts, is for the name, and holds.
 func (b *Tab) Secure() {
 	b.t.Helper()
+	require.Equal(b.t, security.StateSecure, b.security())
+}
+
+// security is how secure the browser calls the connection of the page.
+func (b *Tab) security() security.State {
+	b.t.Helper()
 	_, err := Call(b, security.Enable, cdp.Empty{})
 	require.NoError(b.t, err)
+	var state security.State
 	select {
-	case state := <-b.secure:
-		require.Equal(b.t, security.StateSecure, state)
+	case state = <-b.secure:
 	case <-time.After(Patience):
 		require.Fail(b.t, "the browser does not say how secure the page is")
 	}
 	_, err = Call(b, security.Disable, cdp.Empty{})
 	require.NoError(b.t, err)
+	return state
 }
 
 // Prepare has each page that is opened from now on run a script before its own.

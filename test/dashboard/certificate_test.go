@@ -34,14 +34,13 @@ type visitor struct {
 	browser *browser.Browser
 }
 
-// newVisitor starts the browser of somebody who has imported root.crt.
+// newVisitor starts the browser of somebody who has imported root.crt, after a first look without it.
 func newVisitor(t *testing.T, p *rolePlant) *visitor {
 	t.Helper()
 	home := t.TempDir()
 	has, err := browser.NewCertificates(home)
 	require.NoError(t, err)
 	p.spore("pki", "export", p.configs, "--name", "root", "-o", home)
-	require.NoError(t, has.Trust("plant", filepath.Join(home, "root.crt")))
 	person := browser.Person{Home: home, Hosts: map[string]string{}, Shows: map[string]string{}}
 	for port, name := range choices {
 		person.Shows[originAt(port)] = name
@@ -50,9 +49,17 @@ func newVisitor(t *testing.T, p *rolePlant) *visitor {
 	for _, port := range []int{noneAt, uselessAt} {
 		person.Hosts[fmt.Sprintf("%s:%d", server, port)] = p.at
 	}
+	other := server + "." + p.facts.Domain // The browser keeps what it thinks of a certificate by the name.
+	person.Hosts[other+":8644"] = p.at
 	b, err := person.Start()
 	require.NoError(t, err)
 	t.Cleanup(b.End)
+	// The name is one of the certificate: nothing but the authority is in doubt.
+	distrusts := b.Profile(t)
+	distrusts.Warns("https://" + other + ":8644/")
+	distrusts.Sees(browser.Patience, browser.Says(other), "the warning of the browser")
+	require.NotContains(t, distrusts.Text(), "shown no certificate", "a page of ours")
+	require.NoError(t, has.Trust("plant", filepath.Join(home, "root.crt")))
 	return &visitor{t, has, b}
 }
 
