@@ -125,7 +125,8 @@ func ended(t *testing.T, b *browser.Tab, wants ...string) {
 }
 
 func TestABrowserShowsTheCertificateOfAPerson(t *testing.T) {
-	p := newRolePlant(t) // It sets a variable of the process, so that this test runs beside no other.
+	t.Parallel()
+	p := newRolePlant(t)
 	v := newVisitor(t, p)
 	const another = "0d5fe4d1-2f0f-4a3e-8f43-2f3a6a0c3c55"
 	none := []string{"This browser has shown no certificate", "look in the settings of this browser", "spore access DIR --p12 FILE", "choose the certificate"}

@@ -100,7 +100,7 @@ func newRolePlant(t *testing.T) *rolePlant {
 	require.NoError(t, err)
 	api, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	t.Cleanup(nodetest.Serve(t, p.m, func(ctx context.Context, m *node.Machine) error { return answers.ServeOn(ctx, m, api) }))
+	t.Cleanup(nodetest.ServeAlone(t, p.m, func(ctx context.Context, m *node.Machine) error { return answers.ServeOn(ctx, m, api) }))
 	p.says(status.Line{System: "running"})
 	p.serve(api.Addr().String())
 	return p
