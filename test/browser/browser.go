@@ -245,6 +245,8 @@ func (b *Tab) Warns(address string) {
 	ctx, cancel := context.WithTimeout(b.ctx, Patience)
 	defer cancel()
 	require.ErrorContains(b.t, chromedp.Do(ctx, chromedp.Navigate(address)), "net::ERR_CERT_AUTHORITY_INVALID")
+	// The error is told before the page is there that says so.
+	b.Sees(Patience, `location.protocol === "chrome-error:"`, "the warning")
 	require.NotEqual(b.t, security.StateSecure, b.security())
 }
 
