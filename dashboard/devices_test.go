@@ -26,6 +26,7 @@ func TestTheDisksAndTheNetworkOfANodeAreText(t *testing.T) {
 	problem = errors.New("no answer" + evil)
 	_, text = p.page(t, "/devices/edge-01")
 	require.Contains(t, text, "It cannot be told: no answer")
+	require.Contains(t, text, "spore status configs --node edge-01")
 	requireClean(t, text)
 	code, _ := p.page(t, "/devices/edge-99")
 	require.Equal(t, http.StatusNotFound, code)
