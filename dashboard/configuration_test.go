@@ -35,7 +35,7 @@ func TestTheFolderIsComparedWithWhatNodesRunByFileAndLine(t *testing.T) {
 	s.round()
 	got := s.show(t, configurationPath)
 	for _, want := range []string{
-		"! warning: abababababab : 1 node edge-01", "− cluster.yaml:2 b: <script>", "+ cluster.yaml:2 b: 2", "the folder has it, and the nodes have not",
+		"! warning: 1 node runs something else than the folder edge-01; configuration abababababab", "− cluster.yaml:2 b: <script>", "+ cluster.yaml:2 b: 2", "the folder has it, and the nodes have not",
 		"the nodes have it, and the folder has not",
 	} {
 		require.Contains(t, strings.ReplaceAll(got, "abababababab:", "abababababab :"), want)
@@ -43,7 +43,7 @@ func TestTheFolderIsComparedWithWhatNodesRunByFileAndLine(t *testing.T) {
 	require.NotContains(t, got, "services/same.yaml")
 	require.NotContains(t, got, "\x1b")
 	node = `{}`
-	require.Contains(t, s.show(t, configurationPath), "It is not known what differs: edge-01: the answer is malformed")
+	require.Contains(t, s.show(t, configurationPath), "It is not known what differs on 1 node edge-01; configuration abababababab edge-01: the answer is malformed")
 	s.err = errors.New("cluster.yaml:3: what")
 	require.Contains(t, s.show(t, configurationPath), "read the operator's folder: cluster.yaml:3: what")
 }
