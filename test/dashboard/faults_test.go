@@ -41,7 +41,7 @@ func TestFaultsAreSeenWhileAPageIsOpen(t *testing.T) {
 	p := served(t, newPlant("edge-01", "edge-02", "edge-03"))
 	b := chromium.Tab(t)
 	b.Open(p.address)
-	b.Sees(nodeBound, browser.Says("Nothing is wrong"), "nothing is wrong")
+	b.Sees(browser.Patience, browser.Says("Nothing is wrong"), "nothing is wrong")
 
 	began := time.Now()
 	within := func(bound time.Duration) time.Duration { return max(bound-time.Since(began), 0) }
