@@ -151,8 +151,9 @@ func (s *Server) functions() template.FuncMap {
 		"chartsOf":  func(node string) string { return chartsPath + "?" + url.Values{"node": {node}}.Encode() },
 		"command":   func(text string) bool { return strings.HasPrefix(text, "spore ") },
 		// A narrow screen has lines of a command end between words: browsers end them behind a hyphen, too, as in edge-01.
-		"words":    func(command string) []string { return strings.Split(shown(command), " ") },
-		"hyphened": func(word string) bool { return strings.Contains(word, "-") },
+		"words": func(command string) []string { return strings.Split(shown(command), " ") },
+		// What has no room in a line of a phone is broken all the same, and a box of it has no frame on its first line.
+		"hyphened": func(word string) bool { return strings.Contains(word, "-") && len(word) <= 30 },
 		"since": func(t Trouble) string {
 			if t.Since.IsZero() {
 				return ""
