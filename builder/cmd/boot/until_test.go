@@ -129,17 +129,18 @@ func TestUntilEndsWhenAllMachinesAreReadyAtTheSameTime(t *testing.T) {
 const soon = 30 * time.Second
 
 func TestUntilSaysWhatIsMissingWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
 	a, b, c := newFakeMachine(t, "a", "dns-server"), newFakeMachine(t, "b", "dns-server", "mqtt-broker"), newFakeMachine(t, "c")
-	s, out := newUntil(t, 200*time.Millisecond, a, b, c)
+	s, out := newUntil(t, 2*time.Second, a, b, c)
 	a.sayStatus(t, "running")
 	b.sayStatus(t, "starting")
 	c.say(t, "BdsDxe: loading Boot0001")
-	require.EqualError(t, s.awaitReady(t.Context()), "not ready: b, c: the time limit of 200ms is over")
+	require.EqualError(t, s.awaitReady(t.Context()), "not ready: b, c: the time limit of 2s is over")
 	require.Contains(t, out.text(), "b: not ready: system: it is starting; role mqtt-broker: it was not started; unit mqtt.target: it is unknown\n")
 	require.Contains(t, out.text(), `c: not ready: status: the node has not said anything yet; its console ends with "BdsDxe: loading Boot0001"`)
 	require.NotContains(t, out.text(), "a: not ready")
 
-	s, out = newUntil(t, 100*time.Millisecond, b)
+	s, out = newUntil(t, time.Second, b)
 	s.reporter.json = true
 	require.Error(t, s.awaitReady(t.Context()))
 	require.Contains(t, out.text(), `{"event":"missing","node":"b","missing":[{"what":"system","reason":"it is starting"},`)
