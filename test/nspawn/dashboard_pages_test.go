@@ -130,7 +130,7 @@ func (l *pagesLab) stored(t *testing.T) {
 	}
 	out, errs, ok := l.quiet(t.Context(), "logs", "--all", "--since", "1d", "--source", "audit", "--json", "--lines", "10")
 	require.True(t, ok, errs)
-	require.Contains(t, out, "kube-apiserver")
+	require.Contains(t, out, `"_SPORE_SOURCE":"audit"`)
 }
 
 // charts compares each value under the charts of a node with what the store of metrics says for the same times.
@@ -273,9 +273,9 @@ type rates struct {
 
 func (r *rates) add(v float64) { r.at, r.values = append(r.at, time.Now()), append(r.values, v) }
 
-// holds tells whether a rate is one of those of any time of half a question's length or more.
-func (r *rates) holds(rate float64) bool {
-	least, most := 1e9, 0.0
+// bounds are the least and the greatest rate of any time of half a question's length or more.
+func (r *rates) bounds() (least, most float64) {
+	least = 1e9
 	for i := range r.at {
 		for k := i + 1; k < len(r.at); k++ {
 			if passed := r.at[k].Sub(r.at[i]).Seconds(); passed >= 10 {
@@ -284,7 +284,18 @@ func (r *rates) holds(rate float64) bool {
 			}
 		}
 	}
+	return least, most
+}
+
+// holds tells whether a rate is one of those.
+func (r *rates) holds(rate float64) bool {
+	least, most := r.bounds()
 	return rate >= least*0.9-0.1 && rate <= most*1.1+0.1
+}
+
+func (r *rates) String() string {
+	least, most := r.bounds()
+	return fmt.Sprintf("%.1f to %.1f", least, most)
 }
 
 // messaging compares the page of MQTT and DNS with what Mosquitto tells a client and with the counters of CoreDNS.
