@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,13 +101,25 @@ func didFire(ctx context.Context, said io.Writer, c *fleet.Cluster, name string,
 	if len(c.Facts.Members[metrics.Role]) == 0 {
 		return nil, errors.New("no node has the role " + metrics.Role + ", which knows what has fired")
 	}
-	order := nodeapi.Order{Arguments: map[string]string{
-		"query": fmt.Sprintf(`ALERTS{%s=%s,alertstate="firing"}`, machine.AlertName, strconv.Quote(name)),
+	alerts := fmt.Sprintf(`ALERTS{%s=%s,alertstate="firing"}`, machine.AlertName, strconv.Quote(name))
+	ask := func(arguments map[string]string) ([]machine.Series, error) {
+		return askFirst[machine.Series](ctx, said, c, metrics.Role, "metrics-query", nodeapi.Order{Arguments: arguments})
+	}
+	series, err := ask(map[string]string{
+		"query": alerts,
 		"from":  strconv.FormatInt(now.Add(-past).Unix(), 10), "until": strconv.FormatInt(now.Unix(), 10),
 		"step": strconv.Itoa(int(step / time.Second)),
-	}}
-	series, err := askFirst[machine.Series](ctx, said, c, metrics.Role, "metrics-query", order)
+	})
 	if err != nil {
+		return nil, err
+	}
+	// Between two looks, and after the last of them, an alert may have begun: the store puts the value of the one before
+	// in the place of the last (VictoriaMetrics, -search.latencyOffset).
+	recent, err := ask(map[string]string{"query": fmt.Sprintf("tfirst_over_time(%s[%ds])", alerts, int(2*step/time.Second))})
+	if err != nil {
+		return nil, err
+	}
+	if series, err = with(series, recent); err != nil {
 		return nil, err
 	}
 	var out []fired
@@ -116,6 +129,32 @@ func didFire(ctx context.Context, said io.Writer, c *fleet.Cluster, name string,
 		}
 	}
 	return out, nil
+}
+
+// with adds to series the times that others have for their values.
+func with(series, times []machine.Series) ([]machine.Series, error) {
+	for _, t := range times {
+		for _, sample := range t.Samples {
+			seconds, err := strconv.ParseFloat(sample.Value, 64)
+			if err != nil {
+				return nil, fmt.Errorf("the store of metrics says %q for a time: %w", sample.Value, err)
+			}
+			i := slices.IndexFunc(series, func(s machine.Series) bool {
+				labels := maps.Clone(s.Labels)
+				delete(labels, "__name__") // A function of a metric has no name.
+				return maps.Equal(labels, t.Labels)
+			})
+			if i < 0 {
+				series = append(series, machine.Series{Labels: t.Labels})
+				i = len(series) - 1
+			}
+			s := &series[i]
+			if n := len(s.Samples); n == 0 || s.Samples[n-1].At < seconds {
+				s.Samples = append(s.Samples, machine.Sample{At: seconds, Value: "1"})
+			}
+		}
+	}
+	return series, nil
 }
 
 // lastBegin is when the last time without a gap in samples began.

@@ -60,6 +60,7 @@ func newPlant(t *testing.T, stores ...string) *plant {
 			p.mu.Lock()
 			p.asked = append(p.asked, node+" "+r.URL.Path)
 			p.mu.Unlock()
+			what := node + " " + r.URL.Path
 			if r.Method == http.MethodPost {
 				var o nodeapi.Order
 				require.NoError(t, json.NewDecoder(r.Body).Decode(&o))
@@ -69,8 +70,11 @@ func newPlant(t *testing.T, stores ...string) *plant {
 				p.mu.Lock()
 				p.orders = append(p.orders, o)
 				p.mu.Unlock()
+				if strings.HasPrefix(o.Arguments["query"], "tfirst_over_time(") {
+					what += recently
+				}
 			}
-			answer := p.answers[node+" "+r.URL.Path]
+			answer := p.answers[what]
 			if answer == nil {
 				http.Error(w, "not today", http.StatusServiceUnavailable)
 				return
@@ -80,6 +84,9 @@ func newPlant(t *testing.T, stores ...string) *plant {
 	}
 	return p
 }
+
+// recently is behind a path that is asked for what began a moment ago.
+const recently = " recently"
 
 const query = nodeapi.VerbsPath + nodeapi.LogsQuery
 
@@ -333,9 +340,14 @@ func TestAnAlertIsFoundByWhatFires(t *testing.T) {
 		for _, s := range seconds {
 			samples = append(samples, fmt.Sprintf(`{"at":%d,"value":"1"}`, s))
 		}
-		return fmt.Sprintf(`{"labels":{"alertname":"DiskFull","instance":%q},"samples":[%s]}`, node, strings.Join(samples, ","))
+		return fmt.Sprintf(`{"labels":{"__name__":"ALERTS","alertname":"DiskFull","instance":%q},"samples":[%s]}`, node, strings.Join(samples, ","))
 	}
 	const firesNow, firedOnce = "metrics-1 " + nodeapi.VerbsPath + "alerts", "metrics-1 " + nodeapi.VerbsPath + "metrics-query"
+	none := answers(`{"result":[]}`, `{"done":"x"}`)
+	since := func(node string, at int64) http.HandlerFunc {
+		return answers(fmt.Sprintf(`{"result":[{"labels":{"alertname":"DiskFull","instance":%q},"samples":[{"at":%d,"value":"%d.5"}]}]}`,
+			node, now.Unix(), at), `{"done":"x"}`)
+	}
 	base := now.Add(-24 * time.Hour).Unix()
 	for name, c := range map[string]struct {
 		answers      map[string]http.HandlerFunc
@@ -354,13 +366,49 @@ func TestAnAlertIsFoundByWhatFires(t *testing.T) {
 		},
 		"one that has fired": {
 			map[string]http.HandlerFunc{
-				firesNow:  answers(`{"result":[]}`, `{"done":"x"}`),
-				firedOnce: answers(`{"result":[`+series("edge-02", base, base+120, base+7200, base+7320, base+7440)+`]}`, `{"done":"x"}`),
+				firesNow:             none,
+				firedOnce:            answers(`{"result":[`+series("edge-02", base, base+120, base+7200, base+7320, base+7440)+`]}`, `{"done":"x"}`),
+				firedOnce + recently: none,
 			},
 			[]string{"edge-02"}, time.Unix(base+7200-300, 0), time.Unix(base+7200+300, 0), "", "",
 		},
+		"one that has fired, and fires until a moment ago": {
+			map[string]http.HandlerFunc{
+				firesNow:             none,
+				firedOnce:            answers(`{"result":[`+series("edge-02", base, base+120, base+240)+`]}`, `{"done":"x"}`),
+				firedOnce + recently: since("edge-02", base+300),
+			},
+			[]string{"edge-02"}, time.Unix(base-300, 0), time.Unix(base+300, 0), "", "",
+		},
+		"one that has fired, and began again a moment ago": {
+			map[string]http.HandlerFunc{
+				firesNow:             none,
+				firedOnce:            answers(`{"result":[`+series("edge-02", base, base+120)+`]}`, `{"done":"x"}`),
+				firedOnce + recently: since("edge-02", base+900),
+			},
+			[]string{"edge-02"}, time.Unix(base+900-300, 0), time.Unix(base+900+300, 0), "", "",
+		},
+		"one that began a moment ago, between two looks": {
+			map[string]http.HandlerFunc{
+				firesNow:             none,
+				firedOnce:            none,
+				firedOnce + recently: since("edge-02", base),
+			},
+			[]string{"edge-02"}, time.Unix(base-300, 0), time.Unix(base+300, 0), "", "",
+		},
+		"a store whose times are none": {
+			map[string]http.HandlerFunc{
+				firesNow:             none,
+				firedOnce:            none,
+				firedOnce + recently: answers(`{"result":[`+series("edge-02", base)[:len(series("edge-02", base))-len(`"1"}]}`)]+`"x"}]}]}`, `{"done":"x"}`),
+			},
+			nil, now, now, "", `the store of metrics says "x" for a time`,
+		},
 		"nobody knows what fires": {
-			map[string]http.HandlerFunc{firedOnce: answers(`{"result":[`+series("edge-02", base)+`]}`, `{"done":"x"}`)},
+			map[string]http.HandlerFunc{
+				firedOnce:            answers(`{"result":[`+series("edge-02", base)+`]}`, `{"done":"x"}`),
+				firedOnce + recently: none,
+			},
 			[]string{"edge-02"}, time.Unix(base-300, 0), time.Unix(base+300, 0), "it is not known whether DiskFull fires now: metrics-1: it answers 503", "",
 		},
 		"one of no node": {
@@ -368,7 +416,7 @@ func TestAnAlertIsFoundByWhatFires(t *testing.T) {
 			[]string{"edge-01", "edge-02", "store-1", "store-2", "metrics-1"}, now.Add(-5 * time.Minute), now.Add(5 * time.Minute), "all are shown", "",
 		},
 		"one that never fired": {
-			map[string]http.HandlerFunc{firesNow: answers(`{"done":"x"}`), firedOnce: answers(`{"done":"x"}`)},
+			map[string]http.HandlerFunc{firesNow: answers(`{"done":"x"}`), firedOnce: answers(`{"done":"x"}`), firedOnce + recently: answers(`{"done":"x"}`)},
 			nil, now, now, "", "no alert DiskFull fires, and none has in the last 7 days",
 		},
 		"nobody knows": {nil, nil, now, now, "", "look when DiskFull has fired: metrics-1: it answers 503"},
@@ -393,7 +441,8 @@ func TestAnAlertIsFoundByWhatFires(t *testing.T) {
 			require.Contains(t, said.String(), c.said)
 			for _, order := range p.orders {
 				if q := order.Arguments["query"]; q != "" {
-					require.Equal(t, `ALERTS{alertname="DiskFull",alertstate="firing"}`, q)
+					const alerts = `ALERTS{alertname="DiskFull",alertstate="firing"}`
+					require.Contains(t, []string{alerts, "tfirst_over_time(" + alerts + "[240s])"}, q)
 				}
 			}
 		})
