@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -21,16 +20,16 @@ const (
 	// may be of another test, such as the three machines of Kubernetes.
 	most = 4
 	// watched is how long emulators are looked at before a further machine may begin.
-	watched = 5 * time.Second
+	watched = 3 * time.Second
 )
 
-// room is how many processors all emulators of this host may want when a further machine begins, which wants one while it
-// starts. Two that compute fill two processors, and a third one would take a quarter more of their time for the same work.
-var room = max(0.5, float64(runtime.NumCPU())-1)
-
-// machines lets machines begin in the order in which they were asked for: one at any time, and further ones, up to most,
-// when those that run, of this test and of others, wait for clocks and for what their tests do.
+// machines lets machines begin in the order in which they were asked for: at once, where no more emulators run than there
+// are processors, and further ones, up to most, when those that run, of this test and of others, wait for clocks and for
+// what their tests do.
 type machines struct {
+	processors int
+	// proc is /proc; a test has its own.
+	proc    string
 	mu      sync.Mutex
 	running int
 	waiting []claim
@@ -47,7 +46,7 @@ func (m *machines) take(n int) {
 	c := claim{n, make(chan struct{})}
 	m.mu.Lock()
 	m.waiting = append(m.waiting, c)
-	m.grant(math.Inf(1), most)
+	m.grant(math.Inf(1), m.beside())
 	m.mu.Unlock()
 	<-c.granted
 }
@@ -56,8 +55,19 @@ func (m *machines) release(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.running -= n
-	m.grant(math.Inf(1), most)
+	for m.grant(math.Inf(1), m.beside()) {
+	}
 }
+
+// beside is how many emulators there are. Some machines that have begun have none yet. The caller holds mu.
+func (m *machines) beside() int {
+	_, emulators, _ := wanted(m.proc)
+	return max(m.running, emulators)
+}
+
+// room is how many processors all emulators of this host may want when a further machine begins, which wants one while it
+// starts. Two that compute fill two processors, and a third one would take a quarter more of their time for the same work.
+func (m *machines) room() float64 { return max(0.5, float64(m.processors)-1) }
 
 // grant lets who asked first begin, if there is room beside so many emulators that want so many processors. It tells
 // whether it did. The caller holds mu.
@@ -66,7 +76,7 @@ func (m *machines) grant(wanted float64, beside int) bool {
 		return false
 	}
 	c := m.waiting[0]
-	if m.running > 0 && (wanted > room || beside+c.machines > most) {
+	if m.running > 0 && beside+c.machines > m.processors && (wanted > m.room() || beside+c.machines > most) {
 		return false
 	}
 	m.waiting = m.waiting[1:]
@@ -77,10 +87,10 @@ func (m *machines) grant(wanted float64, beside int) bool {
 
 // watch looks at the emulators, for ever. After a grant one look is for nothing: the machine has not begun to compute.
 func (m *machines) watch() {
-	before, _, since := wanted("/proc")
+	before, _, since := wanted(m.proc)
 	for fresh := false; ; {
 		time.Sleep(watched)
-		now, emulators, at := wanted("/proc")
+		now, emulators, at := wanted(m.proc)
 		processors := now.since(before).Seconds() / at.Sub(since).Seconds()
 		before, since = now, at
 		if fresh {
@@ -88,7 +98,7 @@ func (m *machines) watch() {
 			continue
 		}
 		m.mu.Lock()
-		fresh = m.grant(processors, emulators)
+		fresh = m.grant(processors, max(m.running, emulators))
 		m.mu.Unlock()
 	}
 }
@@ -130,7 +140,7 @@ func wanted(proc string) (w wants, emulators int, at time.Time) {
 }
 
 func TestAMachineBeginsWhereOthersWait(t *testing.T) {
-	var m machines
+	m := machines{processors: 2, proc: t.TempDir()}
 	ask := func(n int) chan struct{} {
 		c := claim{n, make(chan struct{})}
 		m.waiting = append(m.waiting, c)
@@ -144,24 +154,30 @@ func TestAMachineBeginsWhereOthersWait(t *testing.T) {
 			return false
 		}
 	}
-	first, second, pair, last := ask(1), ask(1), ask(2), ask(1)
+	first, second, third, pair, last := ask(1), ask(1), ask(1), ask(2), ask(1)
 	m.grant(100, 9)
 	require.True(t, began(first), "one runs beside whatever there is")
-	m.grant(room+0.1, 1)
-	require.False(t, began(second), "what runs computes")
-	m.grant(room, most)
-	require.False(t, began(second), "no more than most")
-	m.grant(room, 1)
-	require.True(t, began(second))
+	m.grant(100, 2)
+	require.False(t, began(second), "others have the processors")
+	m.grant(100, 1)
+	require.True(t, began(second), "there is a processor for it")
+	m.grant(m.room()+0.1, 2)
+	require.False(t, began(third), "what runs computes")
+	m.grant(m.room(), most)
+	require.False(t, began(third), "no more than most")
+	m.grant(m.room(), 2)
+	require.True(t, began(third))
 	require.False(t, m.grant(0, most-1), "two at once")
+	m.release(1)
+	require.False(t, began(pair), "three may compute")
 	require.True(t, m.grant(0, 2))
 	require.True(t, began(pair))
+	m.release(2)
+	require.False(t, began(last), "two may compute")
 	m.release(1)
-	require.False(t, began(last), "three may compute")
-	m.grant(0, 3)
-	require.True(t, began(last))
+	require.True(t, began(last), "there is a processor for it at once")
 
-	proc := t.TempDir()
+	proc := m.proc
 	write := func(name, text string) {
 		name = filepath.Join(proc, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))

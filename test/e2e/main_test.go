@@ -15,6 +15,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sort"
 	"strings"
@@ -80,7 +81,7 @@ func TestMain(m *testing.M) {
 }
 
 func prepare(dir string) error {
-	suite.machines, suite.turns = &machines{}, &turns{free: places}
+	suite.machines, suite.turns = &machines{processors: runtime.NumCPU(), proc: "/proc"}, &turns{free: places}
 	go suite.machines.watch()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
