@@ -313,15 +313,18 @@ func (g *guest) report(above int) (number int) {
 	return number
 }
 
-// within waits until a service answers as it should, from the start of its machine on if need be.
+// within waits until a service answers as it should, from the start of its machine on if need be. It asks less and less
+// often: an emulated machine has more to do for an answer than for all else.
 func (g *guest) within(what string, ask func() error) {
 	g.t.Helper()
-	for end := time.Now().Add(bootLimit); ; time.Sleep(500 * time.Millisecond) {
+	end := time.Now().Add(bootLimit)
+	for pause := 500 * time.Millisecond; ; pause = min(2*pause, 4*time.Second) {
 		err := ask()
 		if err == nil {
 			return
 		}
 		require.True(g.t, time.Now().Before(end), "%s: %v", what, err)
+		time.Sleep(pause)
 	}
 }
 

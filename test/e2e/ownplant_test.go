@@ -58,7 +58,7 @@ func newOwnPlant(t *testing.T) *ownPlant {
 	require.NoError(t, os.WriteFile(p.file("services/logs.yaml"), []byte("days: 7\nsize: 512MiB\nqueue: 64MiB\n"), 0o644))
 	replaceIn(t, p.file("cluster.yaml"), "domain: plant.example\n", "domain: plant.example\n\ntrialSettle: 1\n")
 	replaceIn(t, p.file("services/gateway.yaml"), "10.77.0.20:502", device(t))
-	replaceIn(t, p.file("units/report.timer"), "OnActiveSec=1min\nOnUnitActiveSec=1h\n", "OnActiveSec=1s\nOnUnitInactiveSec=3s\nAccuracySec=1s\n")
+	replaceIn(t, p.file("units/report.timer"), "OnActiveSec=1min\nOnUnitActiveSec=1h\n", "OnActiveSec=1s\nOnUnitInactiveSec=15s\nAccuracySec=1s\n")
 	// It is given one when it has kept something.
 	replaceIn(t, p.file("roles/recorder.yaml"), ", quota: 256MiB}", "}")
 	p.writePrograms("1")
