@@ -30,7 +30,7 @@ const (
 	// from is where the package has its files.
 	from = "/usr/share/OVMF"
 	// limit bounds all of it: without a network the tests are not to wait.
-	limit = 5 * time.Minute
+	limit = 2 * time.Minute
 )
 
 func main() {
@@ -57,7 +57,7 @@ func work(ctx context.Context, out io.Writer) error {
 	}
 	defer s.Close()
 	a, err := apt.New(apt.Options{
-		Store: s, Root: os.DirFS("/"), Suite: suite, Now: time.Now, MaxIndexAge: 24 * time.Hour,
+		Store: s, Root: os.DirFS("/"), Suite: suite, Now: time.Now, MaxIndexAge: 24 * time.Hour, Retries: -1,
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment},
 	})
 	if err != nil {
