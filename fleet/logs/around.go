@@ -28,6 +28,8 @@ const (
 	// longer one, a short alert may be missed, and a shorter one makes a series too long (metrics-query).
 	past = 7 * 24 * time.Hour
 	step = 2 * time.Minute
+	// maxTime is in Unix seconds, and later than any alert. NaN is no time either.
+	maxTime = 1 << 40
 	// together is how far apart the beginnings of an alert on several nodes may be that are one event.
 	together = 10 * time.Minute
 )
@@ -136,8 +138,8 @@ func with(series, times []machine.Series) ([]machine.Series, error) {
 	for _, t := range times {
 		for _, sample := range t.Samples {
 			seconds, err := strconv.ParseFloat(sample.Value, 64)
-			if err != nil {
-				return nil, fmt.Errorf("the store of metrics says %q for a time: %w", sample.Value, err)
+			if err != nil || !(seconds > 0 && seconds < maxTime) {
+				return nil, fmt.Errorf("the store of metrics says %q for a time", sample.Value)
 			}
 			i := slices.IndexFunc(series, func(s machine.Series) bool {
 				labels := maps.Clone(s.Labels)

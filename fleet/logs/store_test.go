@@ -348,6 +348,9 @@ func TestAnAlertIsFoundByWhatFires(t *testing.T) {
 		return answers(fmt.Sprintf(`{"result":[{"labels":{"alertname":"DiskFull","instance":%q},"samples":[{"at":%d,"value":"%d.5"}]}]}`,
 			node, now.Unix(), at), `{"done":"x"}`)
 	}
+	value := func(text string) http.HandlerFunc {
+		return answers(`{"result":[{"labels":{"alertname":"DiskFull","instance":"edge-02"},"samples":[{"at":1,"value":"`+text+`"}]}]}`, `{"done":"x"}`)
+	}
 	base := now.Add(-24 * time.Hour).Unix()
 	for name, c := range map[string]struct {
 		answers      map[string]http.HandlerFunc
@@ -397,12 +400,12 @@ func TestAnAlertIsFoundByWhatFires(t *testing.T) {
 			[]string{"edge-02"}, time.Unix(base-300, 0), time.Unix(base+300, 0), "", "",
 		},
 		"a store whose times are none": {
-			map[string]http.HandlerFunc{
-				firesNow:             none,
-				firedOnce:            none,
-				firedOnce + recently: answers(`{"result":[`+series("edge-02", base)[:len(series("edge-02", base))-len(`"1"}]}`)]+`"x"}]}]}`, `{"done":"x"}`),
-			},
+			map[string]http.HandlerFunc{firesNow: none, firedOnce: none, firedOnce + recently: value("x")},
 			nil, now, now, "", `the store of metrics says "x" for a time`,
+		},
+		"a store whose times are no numbers": {
+			map[string]http.HandlerFunc{firesNow: none, firedOnce: none, firedOnce + recently: value("NaN")},
+			nil, now, now, "", `the store of metrics says "NaN" for a time`,
 		},
 		"nobody knows what fires": {
 			map[string]http.HandlerFunc{
