@@ -28,7 +28,7 @@ const (
 	// longer one, a short alert may be missed, and a shorter one makes a series too long (metrics-query).
 	past = 7 * 24 * time.Hour
 	step = 2 * time.Minute
-	// maxTime is in Unix seconds, and later than any alert. NaN is no time either.
+	// maxTime is in Unix seconds, and later than any alert.
 	maxTime = 1 << 40
 	// together is how far apart the beginnings of an alert on several nodes may be that are one event.
 	together = 10 * time.Minute

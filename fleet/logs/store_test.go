@@ -403,7 +403,7 @@ func TestAnAlertIsFoundByWhatFires(t *testing.T) {
 			map[string]http.HandlerFunc{firesNow: none, firedOnce: none, firedOnce + recently: value("x")},
 			nil, now, now, "", `the store of metrics says "x" for a time`,
 		},
-		"a store whose times are no numbers": {
+		"a store whose times are NaN": {
 			map[string]http.HandlerFunc{firesNow: none, firedOnce: none, firedOnce + recently: value("NaN")},
 			nil, now, now, "", `the store of metrics says "NaN" for a time`,
 		},
