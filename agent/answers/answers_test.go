@@ -129,7 +129,7 @@ func TestHealthIsAnswerableForAnyNode(t *testing.T) {
 	m := machines["kafka-1"]
 	_, _, n, err := m.Node()
 	require.NoError(t, err)
-	in := healthInput(t.Context(), m, c, n)
+	in := healthInput(t.Context(), m, c, n, nil)
 	require.Equal(t, "it is not known how full "+m.Root.At("/var")+" is: no such file or directory", in.Var.Problem)
 	require.True(t, in.CertificateEnds.IsZero(), "no certificate is there yet")
 	require.True(t, in.AgentRuns, "where there are no control groups, it is not known")
@@ -141,7 +141,7 @@ func TestHealthIsAnswerableForAnyNode(t *testing.T) {
 	require.NoError(t, os.RemoveAll(m.Root.At(filepath.Dir(agentGroup))))
 	require.False(t, agentRuns(m), "its group went with it")
 	require.NoError(t, os.MkdirAll(m.Root.At("/var"), 0o755))
-	require.NotZero(t, healthInput(t.Context(), m, c, n).Var.Bytes)
+	require.NotZero(t, healthInput(t.Context(), m, c, n, nil).Var.Bytes)
 	_, err = json.Marshal(in)
 	require.NoError(t, err)
 }

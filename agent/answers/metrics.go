@@ -17,6 +17,7 @@ import (
 	"spore/agent/health"
 	"spore/agent/metrics/ask"
 	"spore/agent/node"
+	"spore/agent/rolehealth"
 	"spore/cluster/facts"
 	"spore/services"
 	"spore/services/kafka"
@@ -35,11 +36,11 @@ const (
 
 // metricsRow answers what the collector has measured, in the format that the caller asks for (package serve). The
 // caller's wishes of format are passed on; nothing else of the request is.
-func metricsRow(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
+func metricsRow(m *node.Machine, c *facts.Cluster, n *facts.Node, lines *rolehealth.Lines) api.Row {
 	conditions := &latest{find: func() []nodeapi.Condition {
 		ctx, cancel := context.WithTimeout(context.Background(), scrapeBound)
 		defer cancel()
-		return health.Of(healthInput(ctx, m, c, n)).Conditions
+		return health.Of(healthInput(ctx, m, c, n, lines)).Conditions
 	}}
 	question := questionOf(m, c, n)
 	return api.Row{

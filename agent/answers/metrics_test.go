@@ -41,7 +41,7 @@ func scraped(t *testing.T, h http.HandlerFunc, header http.Header) (*httptest.Re
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, nodeapi.MetricsPath, nil)
 	r.Header = header
-	metricsRow(one, c, n).Handle(w, r, nodeapi.Caller{})
+	metricsRow(one, c, n, nil).Handle(w, r, nodeapi.Caller{})
 	return w, one
 }
 

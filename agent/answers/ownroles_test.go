@@ -16,8 +16,8 @@ func TestStartedRolesOfTheConfigurationsOwnAreAsked(t *testing.T) {
 	require.False(t, report.Failed(), report.String())
 	shared, _ := cluster.Facts(c)
 	m, _ := nodetest.New(t, 1)
-	require.Empty(t, ownRoles(t.Context(), m, &shared, status.Line{}), "it was not started yet")
+	require.Empty(t, ownRoles(t.Context(), m, &shared, status.Line{}, nil), "it was not started yet")
 	require.Equal(t, []health.OwnRole{{
 		Name: "valkey", Units: []string{"valkey-server.service"}, Triggered: []string{}, Problem: "the node has no address at which it could be asked",
-	}}, ownRoles(t.Context(), m, &shared, status.Line{Roles: []string{"valkey", "kafka-broker"}, Addresses: []string{"fe80::1", "x"}}))
+	}}, ownRoles(t.Context(), m, &shared, status.Line{Roles: []string{"valkey", "kafka-broker"}, Addresses: []string{"fe80::1", "x"}}, nil))
 }

@@ -104,9 +104,9 @@ func podLines(ctx context.Context, m *node.Machine, c nodeapi.Caller, q nodeapi.
 }
 
 // healthRow answers how the node is.
-func healthRow(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
+func healthRow(m *node.Machine, c *facts.Cluster, n *facts.Node, lines *rolehealth.Lines) api.Row {
 	return api.Row{Method: http.MethodGet, Path: nodeapi.HealthPath, Who: nodeapi.Lookers(), Handle: func(w http.ResponseWriter, r *http.Request, _ nodeapi.Caller) {
-		data, err := json.Marshal(health.Of(healthInput(r.Context(), m, c, n)))
+		data, err := json.Marshal(health.Of(healthInput(r.Context(), m, c, n, lines)))
 		if err != nil {
 			http.Error(w, "internal error: "+err.Error(), http.StatusInternalServerError)
 			return
@@ -116,8 +116,8 @@ func healthRow(m *node.Machine, c *facts.Cluster, n *facts.Node) api.Row {
 	}}
 }
 
-// healthInput looks at this node, without privileges.
-func healthInput(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node) health.Input {
+// healthInput looks at this node, without privileges. Lines of journals that were found before are not looked for again.
+func healthInput(ctx context.Context, m *node.Machine, c *facts.Cluster, n *facts.Node, lines *rolehealth.Lines) health.Input {
 	in := health.Input{
 		Cluster: c, Node: n, Now: m.Now(), Up: time.Duration(status.SinceBoot() * float64(time.Second)),
 		AgentRuns: agentRuns(m), CertificateEnds: ownEnd(m), Var: spaceOf(m.Root.At("/var")),
@@ -144,14 +144,14 @@ func healthInput(ctx context.Context, m *node.Machine, c *facts.Cluster, n *fact
 	in.Endpoint = health.EndpointOf(m.Root.At(holder.File), c, n)
 	in.Manifests = health.ManifestsOf(m.Root.At(applyset.File), n, m.Part.HasManifests())
 	in.Memory = node.Memory()
-	in.OwnRoles = ownRoles(ctx, m, c, in.Line)
+	in.OwnRoles = ownRoles(ctx, m, c, in.Line, lines)
 	return in
 }
 
 // ownRoles asks the roles of the configuration's own that the node has started, all at once.
-func ownRoles(ctx context.Context, m *node.Machine, c *facts.Cluster, line status.Line) []health.OwnRole {
+func ownRoles(ctx context.Context, m *node.Machine, c *facts.Cluster, line status.Line, lines *rolehealth.Lines) []health.OwnRole {
 	ask := rolehealth.Asker{Services: c.Services, Journal: rolehealth.Journal{
-		Program: "/usr/bin/journalctl", Units: m.Root.At("/run/systemd/units"),
+		Program: "/usr/bin/journalctl", Units: m.Root.At("/run/systemd/units"), Lines: lines,
 	}, Results: m.Root.At("/run"), SinceBoot: status.SinceBoot}
 	for _, a := range line.Addresses {
 		if ip, err := netip.ParseAddr(a); err == nil {

@@ -17,6 +17,7 @@ import (
 	"spore/agent/formation/quorum"
 	"spore/agent/node"
 	"spore/agent/paths"
+	"spore/agent/rolehealth"
 	"spore/agent/roletests"
 	"spore/agent/trail"
 	"spore/agent/withdrawn"
@@ -27,6 +28,7 @@ import (
 // rows is the table of what the node answers to other nodes and to operators.
 func rows(m *node.Machine, c *facts.Cluster, n *facts.Node, k *trail.Keeper) []api.Row {
 	out := slices.Concat(bundleRows(m, c, n, k), verbRows(m, k), trailRows(m, k))
+	lines := new(rolehealth.Lines)
 	return append(out,
 		quorum.Row(m, c, n),
 		memberRow(m, c, n),
@@ -35,8 +37,8 @@ func rows(m *node.Machine, c *facts.Cluster, n *facts.Node, k *trail.Keeper) []a
 		recorded(k, "snapshot", bringSnapshotRow(m, c, n)),
 		statusRow(m),
 		logsRow(m),
-		healthRow(m, c, n),
-		metricsRow(m, c, n),
+		healthRow(m, c, n, lines),
+		metricsRow(m, c, n, lines),
 		entriesRow(m, c, n),
 		recorded(k, "update", updateRow(m)),
 		recorded(k, "back", backRow(m)),

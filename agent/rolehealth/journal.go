@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Journal finds lines of units since their start.
@@ -22,6 +23,44 @@ type Journal struct {
 	// Units is the directory in which systemd has a link invocation:UNIT to the id of each start (systemd.exec(5),
 	// $INVOCATION_ID).
 	Units string
+	// Lines are those that were found before; nil remembers none.
+	Lines *Lines
+}
+
+// Lines remembers for each unit the line that was found, so that a scrape every few seconds starts no journalctl for it,
+// and reads no journal. Such a line stays the answer until the unit starts again, also when the journal no longer has it.
+// Several may ask at a time.
+type Lines struct {
+	mu    sync.Mutex
+	found map[string]remembered
+}
+
+// remembered is a line that matches an expression, of a unit's start by its id; empty where any start counts.
+type remembered struct{ start, expression, line string }
+
+// of is the line of a unit; empty where none was found of this start by this expression.
+func (l *Lines) of(unit, start string, e *regexp.Regexp) string {
+	if l == nil {
+		return ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.found[unit]; r.start == start && r.expression == e.String() {
+		return r.line
+	}
+	return ""
+}
+
+func (l *Lines) keep(unit, start string, e *regexp.Regexp, line string) {
+	if l == nil || line == "" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.found == nil {
+		l.found = map[string]remembered{}
+	}
+	l.found[unit] = remembered{start, e.String(), line}
 }
 
 // maxLine bounds a line of the journal that is looked at, in bytes; of a longer one, the beginning is.
@@ -75,7 +114,11 @@ func (j Journal) unit(ctx context.Context, unit string, e *regexp.Regexp) (found
 	if err != nil {
 		return found{}, fmt.Errorf("look for the start of %s: %w", unit, err)
 	}
+	if line := j.Lines.of(unit, start, e); line != "" {
+		return found{line: line}, nil
+	}
 	line, err := j.first(ctx, e, "_SYSTEMD_INVOCATION_ID="+start)
+	j.Lines.keep(unit, start, e, line)
 	if err != nil || line != "" {
 		return found{line: line}, err
 	}
@@ -85,7 +128,11 @@ func (j Journal) unit(ctx context.Context, unit string, e *regexp.Regexp) (found
 
 // triggered looks at all starts of a unit since the machine's.
 func (j Journal) triggered(ctx context.Context, unit string, e *regexp.Regexp) (found, error) {
+	if line := j.Lines.of(unit, "", e); line != "" {
+		return found{line: line}, nil
+	}
 	line, err := j.first(ctx, e, "--boot", "--unit="+unit)
+	j.Lines.keep(unit, "", e, line)
 	if err != nil || line != "" {
 		return found{line: line}, err
 	}

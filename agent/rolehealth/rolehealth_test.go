@@ -1,6 +1,8 @@
 package rolehealth
 
 import (
+	"errors"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -172,6 +175,43 @@ func TestTheJournalOfWhatATimerStarts(t *testing.T) {
 			} else {
 				require.NoError(t, err)
 			}
+		})
+	}
+}
+
+func TestALineThatWasFoundIsNotLookedForAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		units, again, anew []string
+	}{
+		"of a service":             {[]string{"x.service"}, nil, []string{"started"}},
+		"of what a timer starts":   {[]string{"x.timer"}, nil, nil},
+		"of what has ended by now": {[]string{"y.service"}, []string{"started"}, []string{"started"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			j := Journal{Program: filepath.Join(dir, "journalctl"), Units: dir, Lines: new(Lines)}
+			note, link := filepath.Join(dir, "note"), filepath.Join(dir, "invocation:x.service")
+			require.NoError(t, os.WriteFile(j.Program, []byte("#!/bin/sh\necho started >>"+note+"\necho wrote 1\n"), 0o755))
+			ask := func(expression string) (started []string) {
+				t.Helper()
+				d := &role.Definition{Name: "x", Units: tc.units, Health: &role.Health{Journal: expression}}
+				got, err := Asker{Journal: j}.Ask(t.Context(), d)
+				require.NoError(t, err)
+				require.Contains(t, got, `has written "wrote 1"`)
+				text, err := os.ReadFile(note)
+				if !errors.Is(err, fs.ErrNotExist) {
+					require.NoError(t, err)
+					require.NoError(t, os.Remove(note))
+				}
+				return strings.Fields(string(text))
+			}
+			require.NoError(t, os.Symlink("0123", link))
+			require.Equal(t, []string{"started"}, ask("wrote [0-9]"))
+			require.ElementsMatch(t, tc.again, ask("wrote [0-9]"))
+			require.Equal(t, []string{"started"}, ask("wrote [1]"), "another expression")
+			require.NoError(t, os.Remove(link))
+			require.NoError(t, os.Symlink("4567", link))
+			require.ElementsMatch(t, tc.anew, ask("wrote [1]"), "the unit was started again")
 		})
 	}
 }
