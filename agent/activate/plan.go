@@ -34,20 +34,27 @@ type Input struct {
 	Have func(program, ref string) bool
 	// Unit tells whether the image has a unit.
 	Unit func(name string) bool
+	// After are the units that a unit is to start after; nil, or of no unit, keeps the order of the node's roles.
+	After func(unit string) []string
 	// Serial is that of the node's bundle, 0 without one; BundleProblem says what is not as it should be with it.
 	Serial        uint64
 	BundleProblem string
 }
 
-// Plan returns the roles that may start, their targets in the same order, and the roles that are held.
+// Plan returns the roles that may start, in the order in which they are to be enqueued, their targets in the same order,
+// and the roles that are held.
 func Plan(in Input) (start, targets []string, held []Held) {
 	for _, name := range in.Node.Roles {
 		if reason := in.reason(name); reason != "" {
 			held = append(held, Held{name, reason})
 			continue
 		}
+		start = append(start, name)
+	}
+	start = in.inOrder(start)
+	for _, name := range start {
 		role, _ := services.Of(in.Cluster).Lookup(name)
-		start, targets = append(start, name), append(targets, role.Target)
+		targets = append(targets, role.Target)
 	}
 	return start, targets, held
 }

@@ -12,6 +12,7 @@ import (
 
 	"spore/agent/detect"
 	"spore/agent/state"
+	"spore/cluster"
 	"spore/cluster/facts"
 	"spore/cluster/identity"
 	"spore/cluster/spec"
@@ -198,4 +199,62 @@ func TestWhatEveryNodeRunsWaitsForItsSecretsAlone(t *testing.T) {
 	require.Equal(t, []string{"spore-api.service"}, in.Units())
 	in.Unit = func(string) bool { return false }
 	require.Empty(t, in.Units(), "an image of before has no such unit")
+}
+
+// The folder has the roles gateway and valkey, and others that wait for each other.
+func TestARoleComesBehindThoseThatItsUnitsStartAfter(t *testing.T) {
+	c, report := cluster.LoadDir("../../examples/own-valkey")
+	require.False(t, report.Failed(), report.String())
+	shared, _ := cluster.Facts(c)
+	plan := func(after map[string][]string, roles ...string) (start, targets []string) {
+		start, targets, held := Plan(Input{
+			Cluster: &shared, Node: &facts.Node{Name: "edge-01", Roles: roles},
+			Have: func(_, _ string) bool { return true }, Unit: func(string) bool { return true },
+			After: func(unit string) []string { return after[unit] },
+		})
+		require.Empty(t, held)
+		return start, targets
+	}
+	const store, gateway = "valkey-server.service", "gateway.service"
+	for name, tc := range map[string]struct {
+		after map[string][]string
+		roles []string
+		want  []string
+	}{
+		"after a unit of another role": {map[string][]string{gateway: {"network.target", store}}, []string{"gateway", "valkey"}, []string{"valkey", "gateway"}},
+		"after the target of one":      {map[string][]string{gateway: {"valkey.target"}}, []string{"gateway", "valkey"}, []string{"valkey", "gateway"}},
+		"as it is already":             {map[string][]string{gateway: {store}}, []string{"valkey", "gateway"}, []string{"valkey", "gateway"}},
+		"after none":                   {nil, []string{"gateway", "valkey"}, []string{"gateway", "valkey"}},
+		"on a node without the other":  {map[string][]string{gateway: {store}}, []string{"gateway"}, []string{"gateway"}},
+		"each after the other":         {map[string][]string{gateway: {store}, store: {gateway}}, []string{"gateway", "valkey"}, []string{"gateway", "valkey"}},
+		"after itself":                 {map[string][]string{gateway: {gateway, "gateway.target"}}, []string{"gateway", "valkey"}, []string{"gateway", "valkey"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start, targets := plan(tc.after, tc.roles...)
+			require.Equal(t, tc.want, start)
+			for i, role := range start {
+				require.Equal(t, role+".target", targets[i])
+			}
+		})
+	}
+}
+
+func TestAfterIsReadOfAUnitAndOfWhatIsLaidOverIt(t *testing.T) {
+	local, usr := t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{
+		filepath.Join(usr, "a.service"):                     "[Unit]\nAfter=hidden.service\n",
+		filepath.Join(local, "a.service"):                   "[Unit]\nAfter=b.service \\\n  c.service\nAfter=d.service\n[Service]\nAfter=no.service\n",
+		filepath.Join(usr, "a.service.d", "10-x.conf"):      "[Unit]\nAfter=e.service\n",
+		filepath.Join(local, "a.service.d", "90-role.conf"): "[Unit]\nAfter=f.target\n",
+		filepath.Join(usr, "only.service"):                  "[Unit]\nAfter=g.service\n",
+		filepath.Join(usr, "bad.service"):                   "[Unit\nAfter=h.service\n",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
+	}
+	after := AfterIn(local, usr)
+	require.ElementsMatch(t, []string{"b.service", "c.service", "d.service", "e.service", "f.target"}, after("a.service"))
+	require.Equal(t, []string{"g.service"}, after("only.service"))
+	require.Empty(t, after("bad.service"))
+	require.Empty(t, after("none.service"))
 }

@@ -167,9 +167,10 @@ func (a *agent) activate(ctx context.Context) error {
 
 // startRoles enqueues the targets of the roles that may start and have not been started yet.
 func (a *agent) startRoles(ctx context.Context, addressBound time.Duration) error {
+	dirs := []string{a.m.Root.At("/etc/systemd/system"), a.m.Root.At("/usr/lib/systemd/system")}
 	in := activate.Input{
 		Cluster: a.cluster, Node: a.node, Identity: a.id, Have: activate.HaveIn(a.m.Root.At(paths.Secrets)),
-		Unit: activate.UnitIn(a.m.Root.At("/etc/systemd/system"), a.m.Root.At("/usr/lib/systemd/system")),
+		Unit: activate.UnitIn(dirs...), After: activate.AfterIn(dirs...),
 	}
 	if a.line.Bundle != nil {
 		in.Serial, in.BundleProblem = a.line.Bundle.Serial, a.line.Bundle.Problem
