@@ -41,6 +41,7 @@ const agentUnit = "spore-agent.service"
 // Systemd is what is asked; a *dbus.Conn is one.
 type Systemd interface {
 	activate.Services
+	ListUnitsByNamesContext(ctx context.Context, units []string) ([]dbus.UnitStatus, error)
 	GetUnitPropertiesContext(ctx context.Context, unit string) (map[string]any, error)
 	GetUnitTypePropertyContext(ctx context.Context, unit, unitType, name string) (*dbus.Property, error)
 }
@@ -222,11 +223,14 @@ func (o Options) look(ctx context.Context) picture {
 		p.missing = append(p.missing, fmt.Sprintf("role %s is started (%s)", role, why))
 	}
 	p.moving = len(p.missing) == 0
-	for _, name := range append(slices.Sorted(maps.Keys(l.Services)), agentUnit) {
-		if slices.Contains(down, name) {
-			continue
+	names := append(slices.Sorted(maps.Keys(l.Services)), agentUnit)
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(down, name) })
+	active := o.active(ctx, names)
+	for _, name := range names {
+		u := unitState{restarts: o.restarts(ctx, name)}
+		if !active[name] {
+			u.state, u.moving = o.unit(ctx, name)
 		}
-		u := o.unit(ctx, name)
 		p.restarts[name] = u.restarts
 		if u.state != "" {
 			p.missing = append(p.missing, fmt.Sprintf("%s is up (%s)", name, u.state))
@@ -246,30 +250,50 @@ type unitState struct {
 	restarts uint64
 }
 
-func (o Options) unit(ctx context.Context, name string) (u unitState) {
+// active tells which units are active, by one question: it is asked each second, and most of the time all of them are.
+// What the answer does not have is asked for by itself, which says why.
+func (o Options) active(ctx context.Context, names []string) map[string]bool {
+	list, err := o.Systemd.ListUnitsByNamesContext(ctx, names)
+	if err != nil {
+		return nil
+	}
+	out := map[string]bool{}
+	for _, u := range list {
+		out[u.Name] = u.ActiveState == "active"
+	}
+	return out
+}
+
+// restarts is how often systemd has started a service again because it had ended by itself.
+func (o Options) restarts(ctx context.Context, name string) uint64 {
+	if !strings.HasSuffix(name, ".service") {
+		return 0
+	}
+	v, err := o.Systemd.GetUnitTypePropertyContext(ctx, name, "Service", "NRestarts")
+	if err != nil {
+		return 0
+	}
+	n, _ := v.Value.Value().(uint32)
+	return uint64(n)
+}
+
+// unit is how a unit is that is not active. systemd writes a hundred properties for this.
+func (o Options) unit(ctx context.Context, name string) (state string, moving bool) {
 	p, err := o.Systemd.GetUnitPropertiesContext(ctx, name)
 	if err != nil {
-		return unitState{state: "unknown: " + err.Error()}
+		return "unknown: " + err.Error(), false
 	}
 	active, _ := p["ActiveState"].(string)
 	sub, _ := p["SubState"].(string)
-	if strings.HasSuffix(name, ".service") {
-		if v, err := o.Systemd.GetUnitTypePropertyContext(ctx, name, "Service", "NRestarts"); err == nil {
-			n, _ := v.Value.Value().(uint32)
-			u.restarts = uint64(n)
-		}
-	}
 	met, known := p["ConditionResult"].(bool)
 	tried, _ := p["ConditionTimestamp"].(uint64)
 	if active == "active" || active == "inactive" && known && !met && tried > 0 {
-		return u
+		return "", false
 	}
 	if active == "inactive" && !activate.HasJob(p) && activate.Done(ctx, o.Systemd, name) {
-		return u
+		return "", false
 	}
-	u.state = active + ", " + sub
-	u.moving = activate.HasJob(p) && active != "failed" && sub != "auto-restart"
-	return u
+	return active + ", " + sub, activate.HasJob(p) && active != "failed" && sub != "auto-restart"
 }
 
 // NotUp lists units and roles of a status line that are not up, for Options.Down.

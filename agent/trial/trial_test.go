@@ -29,6 +29,16 @@ type unit struct {
 // systemd is one whose units tests set.
 type systemd map[string]*unit
 
+// ListUnitsByNamesContext leaves out what is not there.
+func (s systemd) ListUnitsByNamesContext(_ context.Context, names []string) (list []dbus.UnitStatus, _ error) {
+	for _, name := range names {
+		if u := s[name]; u != nil {
+			list = append(list, dbus.UnitStatus{Name: name, ActiveState: u.active})
+		}
+	}
+	return list, nil
+}
+
 func (s systemd) GetUnitPropertiesContext(_ context.Context, name string) (map[string]any, error) {
 	u := s[name]
 	if u == nil {
@@ -99,6 +109,11 @@ func up() systemd {
 // hung is a systemd that answers nothing.
 type hung struct{}
 
+func (hung) ListUnitsByNamesContext(ctx context.Context, _ []string) ([]dbus.UnitStatus, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
 func (hung) GetUnitPropertiesContext(ctx context.Context, _ string) (map[string]any, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
@@ -117,6 +132,21 @@ func TestASystemdThatHangsEndsTheTrialAtItsBound(t *testing.T) {
 	require.ErrorIs(t, err, wait.ErrBound)
 	require.ErrorContains(t, err, "coredns.service is up (unknown: context deadline exceeded)")
 	require.Less(t, time.Since(began), lookBound)
+}
+
+// silent is a systemd that is not asked for the properties of a unit.
+type silent struct{ systemd }
+
+func (silent) GetUnitPropertiesContext(context.Context, string) (map[string]any, error) {
+	return nil, errors.New("it has a hundred properties to write")
+}
+
+func TestNoPropertiesOfAUnitThatIsActiveAreAskedFor(t *testing.T) {
+	s := up()
+	o, c := options(s, nil)
+	o.Systemd = silent{s}
+	require.NoError(t, Await(context.Background(), o))
+	require.Equal(t, begun+Settle, c.now)
 }
 
 func TestWhatIsUpAndWhatIsNot(t *testing.T) {
