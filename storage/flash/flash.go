@@ -15,9 +15,11 @@
 package flash
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 
 	"spore/storage/gpt"
@@ -82,7 +84,10 @@ func Write(ctx context.Context, dev Device, o Options) (Report, error) {
 		return Report{}, err
 	}
 	fresh, note := dev.Fresh()
-	w := &writer{ctx: ctx, dev: dev, fresh: fresh, plan: t, say: o.Progress, report: Report{Content: t.content, Kept: t.kept, Note: note}}
+	w := &writer{
+		ctx: ctx, dev: dev, fresh: fresh, plan: t, say: o.Progress, seed: maphash.MakeSeed(),
+		report: Report{Content: t.content, Kept: t.kept, Note: note},
+	}
 	if err := w.run(); err != nil {
 		return w.report, err
 	}
@@ -114,10 +119,10 @@ func Holds(dev Device, l Layout) bool {
 	return true
 }
 
-// isZero tells whether there is nothing but zeros.
+// isZero tells whether there is nothing but zeros. (A comparison of arrays would copy the bytes first.)
 func isZero(b []byte) bool {
 	for len(b) >= len(zeros) {
-		if [len(zeros)]byte(b) != zeros {
+		if !bytes.Equal(b[:len(zeros)], zeros[:]) {
 			return false
 		}
 		b = b[len(zeros):]
