@@ -124,6 +124,7 @@ func leavesForeignStateAlone(t *testing.T, disk, vars string) vm.Status {
 		require.Equal(t, "partition", s.State.Kind, s.Raw)
 		require.Empty(t, s.State.Warning, s.Raw)
 		g.off()
+		g.requireNoAccess()
 		now, err := vm.FindPartition(disk, p.Name)
 		require.NoError(t, err)
 		require.Equal(t, state.PartUUID(suite.cluster.ID, "edge-01").String(), now.UUID)
