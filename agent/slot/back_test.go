@@ -97,6 +97,32 @@ func TestANodeGoesBackToTheSystemBefore(t *testing.T) {
 	boots(t, disk, both)
 }
 
+// A configuration that was in effect without a restart is not what the machine was started with, and the update replaces
+// it: the way back leads to the settings before both.
+func TestTheWayBackLeadsToWhatTheMachineWasStartedWith(t *testing.T) {
+	disk := newDisk(t, oldSystem)
+	m := machineOf(t, disk, oldSystem)
+	settings := makeSystem("other settings", "")
+	_, err := settings.push(t, m, 1, nil)
+	require.NoError(t, err)
+	r, err := ReadRecord(m.Record)
+	require.NoError(t, err)
+	r.Live = true
+	require.NoError(t, r.Write(m.Record))
+	boots(t, disk, oldSystem, settings)
+
+	other := makeSystem("other settings", "").withRoot(newRoot, "")
+	_, err = other.push(t, m, 2, nil)
+	require.NoError(t, err)
+	m, _ = become(t, disk, m, oldSystem, settings, other)
+	require.Equal(t, newRoot.hash, m.Boot.RootHash)
+	_, err = Back(*m, Wish{})
+	require.NoError(t, err)
+	s, _ := boots(t, disk, oldSystem, settings, other)
+	require.Equal(t, oldSystem.hash, s.hash)
+	require.Equal(t, rootHash, s.root.hash)
+}
+
 func TestANodeDoesNotGoBackToWhatIsNotThere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*testing.T, *medium, *Machine)

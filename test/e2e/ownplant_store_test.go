@@ -27,15 +27,10 @@ const (
 	storeMount = "/var/lib/metrics-disks/1"
 )
 
-// givesTheStoreADisk adds a store of metrics to the folder.
+// givesTheStoreADisk has the store of metrics wait for a disk of its own.
 func (p *ownPlant) givesTheStoreADisk() {
 	p.t.Helper()
-	replaceIn(p.t, p.file("cluster.yaml"), "services: [valkey,", "services: [metrics, valkey,")
-	replaceIn(p.t, p.file("cluster.yaml"), "roles: [valkey,", "roles: [metrics-store, valkey,")
-	require.NoError(p.t, os.WriteFile(p.file("services/metrics.yaml"), []byte("days: 7\n"), 0o644))
-	require.NoError(p.t, os.MkdirAll(p.file("nodes"), 0o755))
-	text := fmt.Sprintf("node: edge-01\ndisks:\n  - {use: metrics, selector: {serial: %s}}\n", storeDisk)
-	require.NoError(p.t, os.WriteFile(p.file("nodes/edge-01.yaml"), []byte(text), 0o644))
+	p.Write(p.t, "nodes/edge-01.yaml", fmt.Sprintf("node: edge-01\ndisks:\n  - {use: metrics, selector: {serial: %s}}\n", storeDisk))
 }
 
 // emptyStoreDisk is a disk for the store that was never used.
@@ -53,7 +48,7 @@ func emptyStoreDisk(t *testing.T) vm.Disk {
 func (p *ownPlant) stored(what, query string, more ...string) (out []machine.Series) {
 	p.t.Helper()
 	p.g.within(what, func() error {
-		text, err := p.spore(append([]string{"metrics", p.configs, query, "--json"}, more...)...)
+		text, err := p.spore(append([]string{"metrics", p.Dir, query, "--json"}, more...)...)
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, text)
 		}
@@ -99,17 +94,22 @@ func (p *ownPlant) had(at time.Time) {
 	require.Equal(p.t, []string{"none"}, p.g.shell("ls -A /var/lib/victoria-metrics | grep . || echo none"), "nothing is on the state")
 }
 
-// waitsForItsDisk takes the disk from the machine while the store is off. It requires that the store does not start
-// without it, says so, and starts with what it had when the disk is back.
-func (p *ownPlant) waitsForItsDisk(at time.Time) {
+// takesTheDisk takes the disk from the machine while the store is off, and starts the store, which begins to wait.
+func (p *ownPlant) takesTheDisk() {
 	p.t.Helper()
 	p.g.shell("systemctl stop victoria-metrics.service metrics-disks.service && umount " + storeMount)
 	p.g.shell(`d=$(grep -l ` + storeDisk + ` /sys/block/*/serial) && echo 1 >$(readlink -f ${d%/serial})/../../../remove`)
 	require.Equal(p.t, []string{"none"}, p.g.shell("grep -l "+storeDisk+" /sys/block/*/serial || echo none"))
 	p.g.shell("systemctl start --no-block metrics-disks.service victoria-metrics.service")
+}
+
+// waitsForItsDisk requires that the store does not start without its disk, says so, and starts with what it had when the
+// disk is back.
+func (p *ownPlant) waitsForItsDisk(at time.Time) {
+	p.t.Helper()
 	missing := regexp.MustCompile(`(?m)^.* disks +failing +metrics disk serial ` + storeDisk + `: metrics disk 1: no disk has the serial "` + storeDisk + `"`)
 	p.g.within("health says that the disk is missing", func() error {
-		out, err := p.spore("health", p.configs, "--node", "edge-01")
+		out, err := p.spore("health", p.Dir, "--node", "edge-01")
 		if missing.MatchString(out) {
 			return nil
 		}

@@ -5,8 +5,8 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -18,15 +18,16 @@ import (
 
 	plan "spore/builder/rehearsal"
 	"spore/builder/vm"
+	"spore/test/ownplant"
 )
 
-// ownPlant is examples/own-valkey with the roles of examples/own-programs, of examples/own-mqtt and of
-// testdata/ownrole, and a store of metrics on a disk of its own, built, and its machine.
+// ownPlant is the plant with roles of its own (package ownplant), whose store of metrics has a disk of its own, built,
+// and its machine.
 type ownPlant struct {
+	*ownplant.Folder
 	appliance
-	t       *testing.T
-	configs string
-	g       *guest
+	t *testing.T
+	g *guest
 }
 
 // memory is what spore boot gives the machine, in MiB: it has two stores.
@@ -37,32 +38,16 @@ func (p *ownPlant) memory() int {
 	return plan.Memory(&p.cluster, n)
 }
 
-// newOwnPlant has the device of the gateway, and reports that do not wait for an hour.
+// newOwnPlant builds it. The device of the gateway is on the host's loopback, which machines reach at the address of
+// their gateway.
 func newOwnPlant(t *testing.T) *ownPlant {
 	t.Helper()
-	p := &ownPlant{t: t, configs: filepath.Join(t.TempDir(), "own")}
-	require.NoError(t, os.CopyFS(p.configs, os.DirFS(filepath.Join(sourceTree, "examples/own-valkey"))))
-	others := []string{filepath.Join(sourceTree, "examples/own-programs"), filepath.Join(sourceTree, "examples/own-mqtt"), "testdata/ownrole"}
-	for _, from := range others {
-		for _, folder := range []string{"overlay", "programs", "roles", "services", "units"} {
-			if at := filepath.Join(from, folder); dirExists(at) {
-				require.NoError(t, os.CopyFS(p.file(folder), os.DirFS(at)))
-			}
-		}
-	}
-	replaceIn(t, p.file("cluster.yaml"), "[valkey, gateway]", "[valkey, gateway, own-mqtt, recorder, report, pulse]")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ownplant.Device(t, l)
+	p := &ownPlant{t: t, Folder: ownplant.New(t, sourceTree, fmt.Sprintf("10.77.0.2:%d", l.Addr().(*net.TCPAddr).Port))}
 	p.givesTheStoreADisk()
-	// It keeps its own logs, too.
-	replaceIn(t, p.file("cluster.yaml"), "services: [", "services: [logs, ")
-	replaceIn(t, p.file("cluster.yaml"), "roles: [", "roles: [logs-store, ")
-	require.NoError(t, os.WriteFile(p.file("services/logs.yaml"), []byte("days: 7\nsize: 512MiB\nqueue: 64MiB\n"), 0o644))
-	replaceIn(t, p.file("cluster.yaml"), "domain: plant.example\n", "domain: plant.example\n\ntrialSettle: 1\n")
-	replaceIn(t, p.file("services/gateway.yaml"), "10.77.0.20:502", device(t))
-	replaceIn(t, p.file("units/report.timer"), "OnActiveSec=1min\nOnUnitActiveSec=1h\n", "OnActiveSec=1s\nOnUnitInactiveSec=15s\nAccuracySec=1s\n")
-	// It is given one when it has kept something.
-	replaceIn(t, p.file("roles/recorder.yaml"), ", quota: 256MiB}", "}")
-	p.writePrograms("1")
-	built, err := buildPlant(p.configs, t.TempDir(), nil, "disk")
+	built, err := buildPlant(p.Dir, t.TempDir(), nil, "disk")
 	require.NoError(t, err)
 	p.appliance = appliance{built, built.bundle(t, "edge-01")}
 	return p
@@ -78,55 +63,13 @@ func (p *ownPlant) broker(t *testing.T) broker {
 	return broker{roots: p.authority(t, "own-mqtt"), foreign: p.authority(t, "agent"), passwords: passwords}
 }
 
-func dirExists(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && info.IsDir()
-}
-
-func (p *ownPlant) file(name string) string { return filepath.Join(p.configs, name) }
-
 func (p *ownPlant) on(g *guest) { p.g = g }
-
-// writePrograms has the programs say that they are of a version. The examples have the first.
-func (p *ownPlant) writePrograms(version string) {
-	p.t.Helper()
-	binary := p.file("programs/pulse")
-	run(p.t, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", binary, "testdata/ownrole/pulse/main.go")
-	p.pin("pulse", binary, version)
-	if version == "1" {
-		return
-	}
-	replaceIn(p.t, p.file("overlay/opt/recorder/__main__.py"), `VERSION = "1"`, fmt.Sprintf("VERSION = %q", version))
-	script := p.file("programs/report.sh")
-	replaceIn(p.t, script, "wrote report $number", "wrote report $number by version "+version)
-	p.pin("report", script, version)
-}
-
-// pin writes the hash of a file and its version into its program.
-func (p *ownPlant) pin(program, file, version string) {
-	p.t.Helper()
-	name := p.file("programs/" + program + ".yaml")
-	text, err := os.ReadFile(name)
-	require.NoError(p.t, err)
-	text = regexp.MustCompile(`sha256: \S+`).ReplaceAll(text, []byte("sha256: "+hashFile(p.t, file)))
-	text = regexp.MustCompile(`(?m)^version: .*$`).ReplaceAll(text, fmt.Appendf(nil, "version: %q", version))
-	require.NoError(p.t, os.WriteFile(name, text, 0o644))
-}
-
-// remove takes a role out of the folder: its files, and its name in cluster.yaml.
-func (p *ownPlant) remove(role string, files ...string) {
-	p.t.Helper()
-	replaceIn(p.t, p.file("cluster.yaml"), ", "+role, "")
-	for _, name := range append(files, "roles/"+role+".yaml", "roles/"+role, "services/"+role+".yaml") {
-		require.NoError(p.t, os.RemoveAll(p.file(name)))
-	}
-}
 
 // build builds the folder as it is now, and returns the image.
 func (p *ownPlant) build() string {
 	p.t.Helper()
 	dir := p.t.TempDir()
-	require.NoError(p.t, spore("build", p.configs, "-o", dir, "--pki", p.dir, "--format", "disk"))
+	require.NoError(p.t, spore("build", p.Dir, "-o", dir, "--pki", p.dir, "--format", "disk"))
 	return filepath.Join(dir, "spore.img")
 }
 
@@ -142,7 +85,7 @@ func (p *ownPlant) spore(args ...string) (string, error) {
 func (p *ownPlant) push(image string, more ...string) (string, error) {
 	p.t.Helper()
 	start := time.Now()
-	out, err := p.spore(append([]string{"push", p.configs, "--image", image, "--node", "edge-01"}, more...)...)
+	out, err := p.spore(append([]string{"push", p.Dir, "--image", image, "--node", "edge-01"}, more...)...)
 	p.t.Logf("push %s took %.0f s:\n%s", strings.Join(more, " "), time.Since(start).Seconds(), out)
 	return out, err
 }
@@ -151,7 +94,7 @@ func (p *ownPlant) push(image string, more ...string) (string, error) {
 func (p *ownPlant) says(what, pattern, command string, args ...string) {
 	p.t.Helper()
 	p.g.within(what, func() error {
-		out, err := p.spore(append([]string{command, p.configs, "--node", "edge-01"}, args...)...)
+		out, err := p.spore(append([]string{command, p.Dir, "--node", "edge-01"}, args...)...)
 		if err == nil && !regexp.MustCompile(pattern).MatchString(out) {
 			err = errors.New("not yet")
 		}
@@ -166,7 +109,7 @@ func (p *ownPlant) says(what, pattern, command string, args ...string) {
 func (p *ownPlant) logs(role, pattern string) {
 	p.t.Helper()
 	p.g.within(role+" has written "+pattern, func() error {
-		out, err := p.spore("logs", p.configs, "edge-01", role)
+		out, err := p.spore("logs", p.Dir, "edge-01", role)
 		if err == nil && !regexp.MustCompile(pattern+`\n`).MatchString(out) {
 			err = errors.New("not yet")
 		}
@@ -180,7 +123,7 @@ func (p *ownPlant) logs(role, pattern string) {
 // saves is how often a broker has begun to save what it has.
 func (p *ownPlant) saves(role string) int {
 	p.t.Helper()
-	out, err := p.spore("logs", p.configs, "edge-01", role, "--lines", "10000")
+	out, err := p.spore("logs", p.Dir, "edge-01", role, "--lines", "10000")
 	require.NoError(p.t, err)
 	return strings.Count(out, "Saving in-memory database to ")
 }
@@ -213,9 +156,10 @@ func (p *ownPlant) tryMeasure(series, value string) error {
 	return errors.Join(err, r.Body.Close())
 }
 
-// runs waits for a root that is on no trial.
+// runs waits for a root that is on no trial, from the start of the machine on.
 func (p *ownPlant) runs(what string, is func(hash string) bool) {
 	p.t.Helper()
+	p.g.mark = 0 // The shell may have read past the status line.
 	p.g.await(what+" on no trial", func(s vm.Status) bool {
 		c := systemOf(p.t, s).Configuration
 		return is(c.RootHash) && !c.Trial && s.System == "running"

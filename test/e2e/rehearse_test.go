@@ -251,6 +251,14 @@ func newRehearsal(t *testing.T) *rehearsal {
 	return r
 }
 
+func replaceIn(t *testing.T, name, old, text string) {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Contains(t, string(data), old)
+	require.NoError(t, os.WriteFile(name, []byte(strings.ReplaceAll(string(data), old, text)), 0o644))
+}
+
 func (r *rehearsal) args(args []string) []string {
 	return append([]string{"boot", r.out}, args...)
 }

@@ -210,6 +210,36 @@ func (l *Lab) onHost(folder, name string, args ...string) {
 // start.
 func (l *Lab) Reconfigure(configs string) {
 	l.t.Helper()
+	// Nodes that run have the former one mounted.
+	l.part = l.rebuild(configs, clusterPart)[clusterPart]
+	for _, n := range l.nodes {
+		n.NewBundle()
+	}
+}
+
+// Update gives every node another root and another configuration of the same nodes at its next start, as an update does,
+// which brings no keys. It returns what a way back does: all nodes have at their next start what they had before.
+func (l *Lab) Update(configs string) (back func()) {
+	l.t.Helper()
+	root, part, shared := l.root, l.part, l.Cluster
+	nodes := map[*Node]facts.Node{}
+	for _, n := range l.nodes {
+		nodes[n] = n.Facts
+	}
+	got := l.rebuild(configs, rootPart, clusterPart)
+	l.root, l.part = got[rootPart], got[clusterPart]
+	return func() {
+		l.root, l.part, l.Cluster = root, part, shared
+		for n, f := range nodes {
+			n.Facts = f
+		}
+	}
+}
+
+// rebuild builds the image of another configuration of the same nodes, and returns where partitions of it are unpacked,
+// by their numbers. The nodes are those of that configuration from now on.
+func (l *Lab) rebuild(configs string, parts ...int) map[int]string {
+	l.t.Helper()
 	config, report := cluster.LoadDir(configs)
 	require.NoError(l.t, report.Err())
 	var nodes []facts.Node
@@ -222,14 +252,15 @@ func (l *Lab) Reconfigure(configs string) {
 	out, err := os.MkdirTemp(l.dir, "out")
 	require.NoError(l.t, err)
 	l.onHost(l.options.Source, l.program, "build", absolute, "-o", out, "--pki", filepath.Join(l.dir, "keys"), "--format", "disk")
-	// Nodes that run have the former one mounted.
-	l.part = filepath.Join(out, "cluster")
-	l.unpack(filepath.Join(out, "spore.img"), map[int]string{clusterPart: l.part})
-	for _, f := range nodes {
-		n := l.Node(f.Name)
-		n.Facts = f
-		n.NewBundle()
+	into := map[int]string{}
+	for _, number := range parts {
+		into[number] = filepath.Join(out, fmt.Sprintf("part-%d", number))
 	}
+	l.unpack(filepath.Join(out, "spore.img"), into)
+	for _, f := range nodes {
+		l.Node(f.Name).Facts = f
+	}
+	return into
 }
 
 // unpack takes partitions out of a disk image, which is then removed.

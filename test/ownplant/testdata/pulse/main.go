@@ -1,10 +1,11 @@
 // Command pulse says over HTTP its version, the greeting of its settings, and how often it was started: pulse SETTINGS
-// STARTS. The end-to-end test of a plant's own roles links it with a version, and gives it to the image by its hash.
+// STARTS. Tests of a plant's own roles link it with a version, and give it to the image by its hash.
 package main
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"net/http"
@@ -37,7 +38,8 @@ func run(settings, starts string) error {
 	if _, err := fmt.Fprintln(f, version); err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil {
+	// The power may go at any time.
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	all, err := os.ReadFile(starts)
