@@ -463,6 +463,8 @@ func TestABundleThatIsNotTheNodesOwnIsRefused(t *testing.T) {
 			require.NotContains(t, l.Text, password)
 		}
 	}
+	g.off()
+	g.requireNoAccess()
 }
 
 // foreignBundle is for a node of the same name in a cluster with other keys.

@@ -82,7 +82,7 @@ func updateRows() []faultRow {
 		unit(faults.Push, "a configuration that would take the way back to another root", faults.Refused, "./agent/slot", "^TestTheWayBackToAnotherRootIsGivenUpByWordAlone$"),
 
 		ownTest(faults.Start, "the disk does not answer any more while stage1 works: the watchdog resets the machine", faults.Stops, "TestAStartThatHangsIsReset", TestAStartThatHangsIsReset),
-		ownTest(faults.Serving, "systemd hangs: the watchdog restarts the machine", faults.Whole, "TestAMachineThatHangsIsRestartedByItsWatchdog", TestAMachineThatHangsIsRestartedByItsWatchdog),
+		ownTest(faults.Serving, "systemd hangs: the watchdog restarts the machine", faults.Whole, "TestMetal", TestMetal),
 	}
 }
 

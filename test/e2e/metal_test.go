@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"spore/agent/ntp"
 	"spore/builder/vm"
@@ -150,18 +151,40 @@ func TestMetal(t *testing.T) {
 	m.noTime = serveTime(t)
 	t.Run("a bond with a VLAN and a disk for state", m.testLife)
 	t.Run("a disk for state that holds something is refused", m.testForeignDisk)
-	t.Run("two disks for state are none", m.testTwoDisks)
 	t.Run("a boot that fails says what it saw and starts again", m.testStage1Failure)
 }
 
-// testLife boots a machine with an empty disk for state, then again with that disk grown and the clock at zero.
+// testLife boots a machine with two disks that say that they are the one for state. One of them is taken away, systemd
+// hangs, and what the watchdog starts is the first boot with state. Then the machine is started once more, with the disk
+// grown and the clock at zero.
 func (m metal) testLife(t *testing.T) {
 	t.Parallel()
-	disk := blankDisk(t, stateSize)
+	disk, twin := blankDisk(t, stateSize), blankDisk(t, 1<<30)
 	first := vm.Status{}
 	t.Run("on the first boot", func(t *testing.T) {
-		g := boot(t, m.machine(t, "metal", disk))
+		c := m.machine(t, "metal", disk)
+		c.Args = []string{
+			"-device", "pcie-root-port,id=behind,chassis=1", "-device", "ahci,id=twin,bus=behind",
+			"-blockdev", "driver=file,node-name=twin-file,filename=" + twin, "-blockdev", "driver=raw,node-name=twin-disk,file=twin-file",
+			"-device", "ide-hd,bus=twin.0,drive=twin-disk,serial=" + stateSerial,
+		}
+		c.Watchdog, c.Reboots = true, true
+		// systemd would restart the machine itself when it crashes, and is to hang here.
+		c.SMBIOS.KernelArguments = []string{"spore.console", "systemd.crash_action=freeze"}
+		g := boot(t, c)
+		t.Run("two disks for state are none", func(t *testing.T) {
+			m.requireRefused(t, g, `2 disks have the serial "METALSTATE"`, "/dev/sda", "/dev/sdb")
+			require.Zero(t, blocksOf(t, disk)+blocksOf(t, twin), "nothing was written to either")
+		})
+		t.Run("a systemd that hangs is restarted by the watchdog", func(t *testing.T) {
+			requireWatched(t, g)
+			require.NoError(t, g.Monitor("device_del", map[string]any{"id": "twin"}, nil))
+			require.Equal(t, []string{"1"}, g.shell("timeout 60 sh -c 'while [ $(ls -d /sys/block/sd* | wc -l) != 1 ]; do sleep 1; done'; ls -d /sys/block/sd* | wc -l"))
+			hangs(t, g)
+		})
 		first = g.running()
+		require.True(t, first.Watchdog.Held, first.Raw)
+		require.True(t, first.Watchdog.HasReset, first.Raw)
 		m.requireMetal(t, g, first)
 		t.Run("one cable is enough", func(t *testing.T) {
 			require.NoError(t, g.Cable(0, false))
@@ -171,8 +194,10 @@ func (m metal) testLife(t *testing.T) {
 			requireName(t, g)
 			require.NoError(t, g.Cable(1, true))
 		})
-		g.endInOrder()
-		g.requireNoAccess()
+		require.NoError(t, g.CtrlAltDel())
+		g.awaitLine(`reboot: Restarting system`)
+		g.off()
+		require.Zero(t, blocksOf(t, twin), "nothing was written to the one that was taken away")
 	})
 	require.NotEmpty(t, first.MachineID)
 	small, err := vm.FindPartition(disk, "spore-state")
@@ -303,33 +328,26 @@ func (m metal) inspect(t *testing.T, g *guest, first vm.Status, end time.Time) {
 	})
 }
 
-// testForeignDisk gives the machine a disk that somebody else uses.
+// testForeignDisk gives the machine a disk that somebody else uses, and a clock that is far too late.
 func (m metal) testForeignDisk(t *testing.T) {
 	t.Parallel()
 	disk := blankDisk(t, 1<<30)
 	run(t, "mke2fs", "-q", "-t", "ext4", "-L", "precious", disk)
-	g := boot(t, m.machine(t, "metal-foreign", disk))
-	m.requireRefused(t, g, []string{disk}, `serial METALSTATE`, "it holds an ext2, ext3 or ext4 file system", "nothing was changed", "spore reset metal-01 --disk METALSTATE")
-}
-
-// testTwoDisks gives the machine two disks that say that they are the one.
-func (m metal) testTwoDisks(t *testing.T) {
-	t.Parallel()
-	disks := []string{blankDisk(t, 1<<30), blankDisk(t, 1<<30)}
-	c := m.machine(t, "metal-two", disks...)
-	c.RTC = "2106-02-07T06:00:00"
+	before := hashFile(t, disk)
+	c := m.machine(t, "metal-foreign", disk)
+	c.RTC, c.Reboots, c.SMBIOS.KernelArguments = "2106-02-07T06:00:00", true, []string{"spore.console"}
 	g := boot(t, c)
 	g.awaitLine(`spore stage1: .*the clock said 2\d\d\d-.*; set it to the time of the image, ` + m.built.UTC().Format(time.RFC3339))
-	m.requireRefused(t, g, disks, `2 disks have the serial "METALSTATE"`, "/dev/sda", "/dev/sdb")
+	m.requireRefused(t, g, `serial METALSTATE`, "it holds an ext2, ext3 or ext4 file system", "nothing was changed", "spore reset metal-01 --disk METALSTATE")
+	g.loggedIn()
+	t.Run("a kernel that panics restarts the machine", func(t *testing.T) { panicsAndRestarts(t, g) })
+	g.off()
+	require.Equal(t, before, hashFile(t, disk), "it is as it was")
 }
 
-// requireRefused makes sure that the machine runs without state, says why, and leaves the disks as they are.
-func (m metal) requireRefused(t *testing.T, g *guest, disks []string, why ...string) {
+// requireRefused makes sure that the machine runs without state, and says why.
+func (m metal) requireRefused(t *testing.T, g *guest, why ...string) {
 	t.Helper()
-	var before []string
-	for _, d := range disks {
-		before = append(before, hashFile(t, d))
-	}
 	s := g.running()
 	if len(s.Addresses) < 2 { // Without roles nothing waits for the network.
 		s = g.await("a status line with both addresses", func(s vm.Status) bool { return s.System == "running" && len(s.Addresses) == 2 })
@@ -343,11 +361,6 @@ func (m metal) requireRefused(t *testing.T, g *guest, disks []string, why ...str
 		require.Contains(t, s.State.Warning, w)
 	}
 	require.Equal(t, []string{metalIP, vlanIP}, s.Addresses)
-	g.off()
-	g.requireNoAccess()
-	for i, d := range disks {
-		require.Equal(t, before[i], hashFile(t, d), "%s is as it was", d)
-	}
 }
 
 // testStage1Failure boots a disk whose table does not have the root that the kernel's command line names.
@@ -459,6 +472,14 @@ func run(t *testing.T, name string, args ...string) string {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	require.NoError(t, err, "%s\nrun make deps", out)
 	return string(out)
+}
+
+// blocksOf is how many blocks of a sparse file have ever been written.
+func blocksOf(t *testing.T, path string) int64 {
+	t.Helper()
+	var s unix.Stat_t
+	require.NoError(t, unix.Stat(path, &s))
+	return s.Blocks
 }
 
 func hashFile(t *testing.T, path string) string {

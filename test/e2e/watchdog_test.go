@@ -93,41 +93,40 @@ func directly(t *testing.T, name string, words ...string) vm.Config {
 	}
 }
 
-func TestAMachineThatHangsIsRestartedByItsWatchdog(t *testing.T) {
-	inTurn(t)
-	c := edge("watchdog", bootDisk(overlay(t)))
-	c.Watchdog, c.Reboots = true, true
-	// systemd would restart the machine itself when it crashes, and is to hang here.
-	c.SMBIOS.KernelArguments = []string{"spore.console", "systemd.crash_action=freeze"}
-	g := boot(t, c)
-	g.awaitLine(`stage1: .*hardware watchdog "i6300ESB timer": the machine restarts when it hangs for ` + watchdog.Timeout.String())
-	s := g.settled()
+// requireWatched makes sure that a machine that runs has its watchdog from stage1 on.
+func requireWatched(t *testing.T, g *guest) {
+	t.Helper()
+	_, ok := g.Console.Find(0, regexp.MustCompile(`stage1: .*hardware watchdog "i6300ESB timer": the machine restarts when it hangs for `+watchdog.Timeout.String()))
+	require.True(t, ok)
+	statuses := g.Console.Statuses(0)
+	s := statuses[len(statuses)-1]
 	require.NotNil(t, s.Watchdog, s.Raw)
 	require.Equal(t, "i6300ESB timer", s.Watchdog.Identity)
 	require.Equal(t, int(watchdog.Timeout.Seconds()), s.Watchdog.Seconds, "systemd has the same time")
 	require.True(t, s.Watchdog.Held, s.Raw)
 	require.False(t, s.Watchdog.HasReset, s.Raw)
-	g.awaitShell()
+	g.loggedIn()
 	require.Equal(t, []string{"1"}, g.shell(`ls -l /proc/1/fd | grep -c /dev/watchdog0`), "systemd holds it")
 	require.Equal(t, []string{"10 1"}, g.shell(`echo $(cat /proc/sys/kernel/panic /proc/sys/kernel/panic_on_oops)`))
+}
 
-	t.Run("a systemd that hangs", func(t *testing.T) {
-		g.shell("kill -SEGV 1")
-		if _, err := g.awaitUntil(resetLimit, `Linux version`); err != nil {
-			// The shell needs no systemd.
-			require.NoError(t, err, "%v", g.shell("grep State /proc/1/status; cat /proc/1/wchan; ls -l /proc/1/fd; cat /sys/class/watchdog/watchdog0/*"))
-		}
-		g.awaitLine(`stage1: .*the hardware watchdog has restarted this machine`)
-		s := g.settled()
-		require.True(t, s.Watchdog.Held, s.Raw)
-		require.True(t, s.Watchdog.HasReset, s.Raw)
-	})
-	t.Run("a kernel that panics", func(t *testing.T) {
-		g.awaitShell()
-		require.NoError(t, g.Type("echo c > /proc/sysrq-trigger\r"))
-		g.awaitLine(`Kernel panic - not syncing: sysrq triggered crash`)
-		g.awaitLine(`Linux version`)
-	})
+// hangs has systemd hang, by the shell on the console, and waits for the start that follows.
+func hangs(t *testing.T, g *guest) {
+	t.Helper()
+	g.shell("kill -SEGV 1")
+	if _, err := g.awaitUntil(resetLimit, `Linux version`); err != nil {
+		// The shell needs no systemd.
+		require.NoError(t, err, "%v", g.shell("grep State /proc/1/status; cat /proc/1/wchan; ls -l /proc/1/fd; cat /sys/class/watchdog/watchdog0/*"))
+	}
+	g.awaitLine(`stage1: .*the hardware watchdog has restarted this machine`)
+}
+
+// panicsAndRestarts has the kernel panic, by the shell on the console, and waits for the start that follows.
+func panicsAndRestarts(t *testing.T, g *guest) {
+	t.Helper()
+	require.NoError(t, g.Type("echo c > /proc/sysrq-trigger\r"))
+	g.awaitLine(`Kernel panic - not syncing: sysrq triggered crash`)
+	g.awaitLine(`Linux version`)
 }
 
 func TestAStartThatHangsIsReset(t *testing.T) {
