@@ -88,7 +88,7 @@ func Await(ctx context.Context, o Options) error {
 		if o.Each != nil {
 			o.Each()
 		}
-		p := o.lookWithin(ctx, min(lookBound, o.Bound))
+		p := o.lookWithin(ctx, min(lookBound, o.Bound), s.up)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -119,10 +119,10 @@ func Await(ctx context.Context, o Options) error {
 }
 
 // lookWithin is look with a bound.
-func (o Options) lookWithin(ctx context.Context, bound time.Duration) picture {
+func (o Options) lookWithin(ctx context.Context, bound time.Duration, up bool) picture {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	return o.look(ctx)
+	return o.look(ctx, up)
 }
 
 // planned is how long a program may be away when somebody restarts it on purpose: longer than systemd waits for one by
@@ -136,7 +136,7 @@ type picture struct {
 	// moving says that all of it is being started or stopped by a job: nothing has ended by itself.
 	moving bool
 	// restarts is how often each program was started again because it had ended by itself (systemd.service(5),
-	// Restart=).
+	// Restart=). It is empty while it matters to nobody: before everything is up.
 	restarts map[string]uint64
 }
 
@@ -194,8 +194,8 @@ func (s *steady) late(now, bound time.Duration) bool {
 	return now >= bound
 }
 
-// look asks how everything is.
-func (o Options) look(ctx context.Context) picture {
+// look asks how everything is; up says that everything was, at the look before.
+func (o Options) look(ctx context.Context, up bool) picture {
 	p := picture{restarts: map[string]uint64{}}
 	l, err := o.Line()
 	if err != nil {
@@ -227,27 +227,20 @@ func (o Options) look(ctx context.Context) picture {
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(down, name) })
 	active := o.active(ctx, names)
 	for _, name := range names {
-		u := unitState{restarts: o.restarts(ctx, name)}
-		if !active[name] {
-			u.state, u.moving = o.unit(ctx, name)
+		if active[name] {
+			continue
 		}
-		p.restarts[name] = u.restarts
-		if u.state != "" {
-			p.missing = append(p.missing, fmt.Sprintf("%s is up (%s)", name, u.state))
-			p.moving = p.moving && u.moving
+		if state, moving := o.unit(ctx, name); state != "" {
+			p.missing = append(p.missing, fmt.Sprintf("%s is up (%s)", name, state))
+			p.moving = p.moving && moving
+		}
+	}
+	if up || len(p.missing) == 0 {
+		for _, name := range names {
+			p.restarts[name] = o.restarts(ctx, name)
 		}
 	}
 	return p
-}
-
-// unitState is how a unit is.
-type unitState struct {
-	// state is empty when it is up, when it is a oneshot that did its work, or when its conditions say that it has
-	// nothing to do here.
-	state string
-	// moving says that a job starts or stops it, and that it has not ended by itself.
-	moving   bool
-	restarts uint64
 }
 
 // active tells which units are active, by one question: it is asked each second, and most of the time all of them are.
@@ -277,7 +270,9 @@ func (o Options) restarts(ctx context.Context, name string) uint64 {
 	return uint64(n)
 }
 
-// unit is how a unit is that is not active. systemd writes a hundred properties for this.
+// unit is how a unit is that is not active. systemd writes a hundred properties for this. state is empty when it is up,
+// when it is a oneshot that did its work, or when its conditions say that it has nothing to do here; moving says that a job
+// starts or stops it, and that it has not ended by itself.
 func (o Options) unit(ctx context.Context, name string) (state string, moving bool) {
 	p, err := o.Systemd.GetUnitPropertiesContext(ctx, name)
 	if err != nil {

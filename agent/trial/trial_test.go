@@ -141,6 +141,35 @@ func (silent) GetUnitPropertiesContext(context.Context, string) (map[string]any,
 	return nil, errors.New("it has a hundred properties to write")
 }
 
+// counted is a systemd that notes when it was asked how often a service was started again.
+type counted struct {
+	systemd
+	clock *fakeClock
+	asked *[]time.Duration
+}
+
+func (c counted) GetUnitTypePropertyContext(ctx context.Context, unit, unitType, name string) (*dbus.Property, error) {
+	*c.asked = append(*c.asked, c.clock.now)
+	return c.systemd.GetUnitTypePropertyContext(ctx, unit, unitType, name)
+}
+
+func TestNobodyIsAskedHowOftenItWasStartedBeforeAllIsUp(t *testing.T) {
+	s := up()
+	s["mosquitto.service"].active = "activating"
+	o, c := options(s, nil)
+	o.Each = func() {
+		if c.now >= begun+time.Minute {
+			s["mosquitto.service"].active = "active"
+		}
+	}
+	var asked []time.Duration
+	o.Systemd = counted{s, c, &asked}
+	require.NoError(t, Await(context.Background(), o))
+	require.Equal(t, begun+time.Minute+Settle, c.now)
+	require.GreaterOrEqual(t, asked[0], begun+time.Minute)
+	require.Greater(t, len(asked), int(Settle.Seconds()))
+}
+
 func TestNoPropertiesOfAUnitThatIsActiveAreAskedFor(t *testing.T) {
 	s := up()
 	o, c := options(s, nil)
@@ -187,7 +216,7 @@ func TestWhatIsUpAndWhatIsNot(t *testing.T) {
 			}
 			o, c := options(s, tt.line)
 			o.Down = func() []string { return tt.down }
-			missing := o.look(context.Background()).missing
+			missing := o.look(context.Background(), false).missing
 			if tt.want == "" {
 				require.Empty(t, missing)
 				require.NoError(t, Await(context.Background(), o))
