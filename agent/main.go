@@ -94,6 +94,16 @@ func table(m *node.Machine) command.Table {
 			},
 		},
 		{
+			Name:    "mkfs",
+			About:   "make encrypted state on a device; systemd-repart(8) calls it as mkfs.spore",
+			Example: "mkfs.spore /dev/loop0 --key-file=/run/spore/state-keys/key-1",
+			Read: func(a *command.Args) command.Run {
+				words := a.Words("DEVICE", 1, 1)
+				key := a.Needed("key-file", "FILE", "what opens it")
+				return func(ctx context.Context) error { return volume.Format(ctx, (*words)[0], *key) }
+			},
+		},
+		{
 			Name:    "disks",
 			About:   "prepare the disks that the node's file gives to a service",
 			Example: "spore-agent disks osd",
@@ -519,10 +529,14 @@ func main() {
 	os.Exit(command.Status(err))
 }
 
-// arguments are what follows the program's name; under the name mount.spore it is the helper of mount(8).
+// arguments are what follows the program's name; under the name mount.spore it is the helper of mount(8), and under
+// mkfs.spore that of systemd-repart(8).
 func arguments(args []string) []string {
-	if filepath.Base(args[0]) == "mount.spore" {
+	switch filepath.Base(args[0]) {
+	case "mount.spore":
 		return append([]string{"mount"}, args[1:]...)
+	case "mkfs.spore":
+		return append([]string{"mkfs"}, args[1:]...)
 	}
 	return args[1:]
 }

@@ -30,8 +30,8 @@ type Options struct {
 	Definitions string
 	// Temp is a directory for temporary files.
 	Temp string
-	// KeyFile, when not empty, holds the key of new partitions that their definitions encrypt.
-	KeyFile string
+	// Env is what systemd-repart has in its environment besides, such as options for mkfs(8).
+	Env []string
 	// Seed decides about what has no UUID of its own.
 	Seed gpt.GUID
 	// FromScratch, when not empty, says what is made on a disk that is proved empty, or was when that began: the disk
@@ -67,11 +67,8 @@ func Run(ctx context.Context, o Options) error {
 		empty = "--empty=allow"
 	}
 	// No discard: the marker lies in what repart takes for free space.
-	args := []string{"--dry-run=no", "--no-pager", "--discard=no", empty, "--definitions=" + o.Definitions, "--seed=" + o.Seed.String()}
-	if o.KeyFile != "" {
-		args = append(args, "--key-file="+o.KeyFile)
-	}
-	err := o.Exec(ctx, []string{"TMPDIR=" + o.Temp}, "systemd-repart", append(args, o.Disk.Path())...)
+	args := []string{"--dry-run=no", "--no-pager", "--discard=no", empty, "--definitions=" + o.Definitions, "--seed=" + o.Seed.String(), o.Disk.Path()}
+	err := o.Exec(ctx, append([]string{"TMPDIR=" + o.Temp}, o.Env...), "systemd-repart", args...)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 	"spore/storage/gpt"
 )
 
-// encrypt makes a LUKS2 volume that begins at an offset of a file, as systemd-repart would.
+// encrypt makes a LUKS2 volume that begins at an offset of a file, as it is when state is made.
 func encrypt(t *testing.T, path string, at int64, more ...string) {
 	t.Helper()
 	volume := path + ".luks"
@@ -61,10 +61,11 @@ func TestNewStateIsEncryptedAndWhatIsThereIsNot(t *testing.T) {
 	r.Named = &spec.DiskSelector{Serial: "DATA"}
 	p, err := Choose(r)
 	require.NoError(t, err)
-	require.NotContains(t, p.Definitions["90-state.conf"], "Encrypt=")
+	require.Contains(t, p.Definitions["90-state.conf"], "Format=ext4\n")
 	got := encrypted(p.Definitions)
-	require.Equal(t, p.Definitions["90-state.conf"]+"Encrypt=key-file\n", got["90-state.conf"])
-	require.Contains(t, got["90-state.conf"], "Format=ext4\n", "the file system is made behind the cipher, before the table names it")
+	require.Equal(t, strings.Replace(p.Definitions["90-state.conf"], "=ext4", "=spore", 1), got["90-state.conf"],
+		"the file system is made behind the cipher, before the table names it")
+	require.NotContains(t, got["90-state.conf"], "Encrypt=", "systemd-repart would stretch the key")
 }
 
 func TestStateIsMadeWithTheRecoveryKeyOrNotAtAll(t *testing.T) {
@@ -77,9 +78,9 @@ func TestStateIsMadeWithTheRecoveryKeyOrNotAtAll(t *testing.T) {
 			require.NoError(t, err)
 			sum := checksum(t, d)
 			ran := ""
-			o.Exec = func(_ context.Context, _ []string, name string, args ...string) error {
-				for _, a := range args {
-					if path, ok := strings.CutPrefix(a, "--key-file="); ok && name == "systemd-repart" {
+			o.Exec = func(_ context.Context, env []string, name string, _ ...string) error {
+				for _, e := range env {
+					if path, ok := strings.CutPrefix(e, "SYSTEMD_REPART_MKFS_OPTIONS_SPORE=--key-file="); ok && name == "systemd-repart" {
 						data, err := os.ReadFile(path)
 						require.NoError(t, err)
 						ran = string(data)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"spore/agent/repart"
 	"spore/storage/gpt"
@@ -97,9 +98,9 @@ func stateDefinition(want gpt.GUID, minimum int64) string {
 // newState is the definition of state that is not there yet.
 const newState = "90-state.conf"
 
-// encrypted has new state encrypted with the key that repart is given (repart.d(5), Encrypt=). It is formatted behind the cipher.
+// encrypted has new state made by Format. It is as large as without, and as whole once the table names it.
 func encrypted(definitions map[string]string) map[string]string {
 	out := maps.Clone(definitions)
-	out[newState] += "Encrypt=key-file\n"
+	out[newState] = strings.Replace(out[newState], "Format=ext4\n", "Format="+encryptedType+"\n", 1)
 	return out
 }

@@ -248,14 +248,15 @@ func makeState(ctx context.Context, o Options, p Plan, want gpt.GUID) error {
 		}
 	}
 	o.Say(fmt.Sprintf("making the state partition on %s (serial %s)", p.Disk.Path(), p.Disk.Serial()))
-	if !p.Found && o.Lock.Wanted() {
-		key, err := o.Lock.NewKey(ctx)
-		if err != nil {
-			return err
-		}
-		defer key.Discard()
-		r.KeyFile = key.File
-		r.Files = encrypted(r.Files)
+	if p.Found || !o.Lock.Wanted() {
+		return repart.Run(ctx, r)
 	}
-	return repart.Run(ctx, r)
+	key, err := o.Lock.NewKey(ctx)
+	if err != nil {
+		return err
+	}
+	defer key.Discard()
+	r.Env = []string{optionsVariable + "=--key-file=" + key.File}
+	r.Files = encrypted(r.Files)
+	return because(repart.Run(ctx, r), key.File)
 }

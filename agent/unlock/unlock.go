@@ -1,7 +1,7 @@
 // Package unlock opens a node's encrypted state partition, and sees to it that it opens by itself the next time.
 //
-// The partition is LUKS2. Its key slot 0 is opened by the recovery key of the node's bundle: systemd-repart makes the
-// volume with that key before the partition table names it, so that there is no moment at which the operator could not
+// The partition is LUKS2. Its key slot 0 is opened by the recovery key of the node's bundle: the volume is made with that
+// key before the partition table names it (package state), so that there is no moment at which the operator could not
 // open it. What opens it at boot has slots of its own, which systemd-cryptenroll(1) makes: the machine's TPM, a
 // passphrase, or the host key (package hostkey). They are tried first. Then comes the recovery key of a bundle that was
 // delivered again, and then the console is asked, as often as it takes: nothing is ever made anew because it does not
@@ -36,7 +36,7 @@ const (
 	Already = "already"
 )
 
-// recoverySlot is the key slot of the recovery key: the first that systemd-repart fills.
+// recoverySlot is the key slot of the recovery key: that which cryptsetup luksFormat fills.
 const recoverySlot = 0
 
 // ErrNoKey is part of the error of Options.Host when there is no host key.

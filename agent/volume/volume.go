@@ -158,6 +158,11 @@ func Candidates(m *node.Machine) ([]state.Candidate, error) {
 	return state.Candidates(o)
 }
 
+// Format is mkfs.spore, which systemd-repart(8) calls where Make has it make encrypted state.
+func Format(ctx context.Context, device, keyFile string) error {
+	return state.Format(ctx, state.Formatting{Device: device, KeyFile: keyFile, Exec: node.Exec})
+}
+
 // Mount is mount.spore, the helper that mount(8) calls for var.mount.
 func Mount(ctx context.Context, m *node.Machine, dir string) error {
 	m.ReadBoot()

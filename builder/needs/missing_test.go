@@ -101,11 +101,11 @@ func TestWhatARootLacksIsNamedWithTheEntryThatAsksForIt(t *testing.T) {
 		},
 		"encrypted state": {
 			more: fstest.MapFS{"cluster.yaml": {Data: []byte("name: plant\nservices: [dns]\nstate: {encrypt: tpm2}\n")}},
-			want: []string{"cluster.yaml:3:18: error: encrypted state needs package systemd-cryptsetup, which the image does not contain"},
+			want: []string{"cluster.yaml:3:18: error: encrypted state needs packages cryptsetup-bin, systemd-cryptsetup, which the image does not contain"},
 		},
 		"encrypted state of one node": {
 			services: "dns", more: fstest.MapFS{"nodes/a.yaml": {Data: []byte("node: a\nstate: {encrypt: passphrase}\n")}},
-			want: []string{"nodes/a.yaml:2:18: error: encrypted state needs package systemd-cryptsetup, which the image does not contain"},
+			want: []string{"nodes/a.yaml:2:18: error: encrypted state needs packages cryptsetup-bin, systemd-cryptsetup, which the image does not contain"},
 		},
 		"several": {services: "kafka", image: "packages: [tmux]\nsuite: forky", want: []string{
 			"image.yaml:2:8: error: asks for the suite forky, and the image was built from trixie",

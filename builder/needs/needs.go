@@ -27,8 +27,9 @@ const imagesProgram = "kubernetes-images"
 // microcode has the packages that image.yaml's key of that name adds.
 var microcode = []string{"amd64-microcode", "intel-microcode"}
 
-// encryption has the packages that open encrypted state. The kernel's modules for it are those that every root has.
-var encryption = []string{"systemd-cryptsetup"}
+// encryption has the packages that open encrypted state and make it. The kernel's modules for it are those that every root
+// has.
+var encryption = []string{"cryptsetup-bin", "systemd-cryptsetup"}
 
 // EncryptsState tells whether the configuration asks for encrypted state anywhere.
 func EncryptsState(c *cluster.Config) bool {

@@ -20,7 +20,9 @@ const (
 	AgentPath = "/usr/bin/spore-agent"
 	// MountHelper is what mount(8) calls for the file system type "spore" (mount(8), external helpers).
 	MountHelper = "/usr/sbin/mount.spore"
-	presetDir   = "/usr/lib/systemd/system-preset"
+	// FormatHelper is what systemd-repart(8) calls for the file system type "spore".
+	FormatHelper = "/usr/sbin/mkfs.spore"
+	presetDir    = "/usr/lib/systemd/system-preset"
 )
 
 // layOverlay puts every file of the overlay where it says. Files named README.md are for people who read the source.
@@ -138,7 +140,7 @@ func inodeOf(fsys fs.FS, name string, d fs.DirEntry) (*tree.Inode, error) {
 	return &tree.Inode{Type: tree.Regular, Mode: mode, Content: tree.Bytes(data)}, nil
 }
 
-// layAgent puts the agent and its second name.
+// layAgent puts the agent and its other names.
 func layAgent(b *build) error {
 	if b.opts.Agent == nil {
 		return nil
@@ -147,7 +149,10 @@ func layAgent(b *build) error {
 	if err := b.add(AgentPath, n, "our agent"); err != nil {
 		return err
 	}
-	return b.link("../bin/spore-agent", MountHelper, "mount -t spore")
+	if err := b.link("../bin/spore-agent", MountHelper, "mount -t spore"); err != nil {
+		return err
+	}
+	return b.link("../bin/spore-agent", FormatHelper, "Format=spore of systemd-repart")
 }
 
 // layShellKeys puts the keys whose grants open an emergency shell, where the image has one.

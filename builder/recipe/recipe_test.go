@@ -46,9 +46,11 @@ func TestARootHasWhatAReadOnlySystemNeeds(t *testing.T) {
 	require.Empty(t, r.Tree.Children("/var"))
 	require.Empty(t, text(t, r.Tree, "/etc/machine-id"))
 	require.Contains(t, text(t, r.Tree, "/etc/os-release"), "ID=\"spore\"\nID_LIKE=\"debian\"\n")
-	link, err := r.Tree.Lstat(MountHelper)
-	require.NoError(t, err)
-	require.Equal(t, "../bin/spore-agent", link.Target)
+	for _, helper := range []string{MountHelper, FormatHelper} {
+		link, err := r.Tree.Lstat(helper)
+		require.NoError(t, err)
+		require.Equal(t, "../bin/spore-agent", link.Target)
+	}
 }
 
 func TestBootFilesAreTakenOutOfTheRoot(t *testing.T) {

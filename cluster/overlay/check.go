@@ -60,6 +60,7 @@ var notOverlay = []reserved{
 	{"/usr/lib/sysusers.d", "nothing reads it: users and groups come from packages, and from scripts of image.yaml"},
 	{"/usr/lib/tmpfiles.d/spore-var.conf", "the build writes it"},
 	{"/usr/local/lib/systemd", "put units into units/, and settings into overlay/etc/systemd"},
+	{"/usr/sbin/mkfs.spore", "the machine makes encrypted state by it"},
 	{"/usr/sbin/mount.spore", "the machine mounts its state by it"},
 	{"/usr/share/factory/var", "the build keeps there what packages have below /var"},
 	{"/var", "the state partition is mounted there; let a line of tmpfiles.d(5) make it at boot, " +

@@ -172,6 +172,7 @@ func TestPathsOfTheImageItselfAreRefused(t *testing.T) {
 	for name, want := range map[string]string{
 		"/usr/bin/spore-agent":                                   "the machine is run by it",
 		"/bin/spore-agent":                                       "the machine is run by it",
+		"/sbin/mkfs.spore":                                       "the machine makes encrypted state by it",
 		"/sbin/mount.spore":                                      "the machine mounts its state by it",
 		"/usr/lib/spore/manifest.json":                           "the image says there what it is made of",
 		"/usr/lib/systemd/system/x":                              "it is systemd's own; put units into units/, and settings into overlay/etc/systemd",

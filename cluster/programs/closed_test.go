@@ -23,6 +23,7 @@ func TestProgramsStayOutOfWhatDecidesHowAMachineStarts(t *testing.T) {
 		"/usr/lib/x86_64-linux-gnu/glibc-hwcaps/x86-64-v3/libc.so.6": "libraries there take the place of those of the image",
 		"/usr/lib/glibc-hwcaps/x86-64-v2/libc.so.6":                  "libraries there take the place of those of the image",
 		"/usr/bin/spore-agent":                                       "the machine is run by it",
+		"/usr/sbin/mkfs.spore":                                       "the machine makes encrypted state by it",
 		"/usr/sbin/mount.spore":                                      "the machine mounts its state by it",
 		"/usr/lib/dpkg/x":                                            "scanners find vulnerabilities by it",
 		"/usr/lib/os-release":                                        "the build writes it, and tools tell images apart by it",

@@ -336,7 +336,7 @@ func (t *Tools) dpkgDivert(_ context.Context, c *command.Call) (int, error) {
 
 // ours tells whether a path is one of Spore's programs or units.
 func ours(p string) bool {
-	return strings.HasPrefix(path.Base(p), "spore") || path.Base(p) == "mount.spore" || strings.HasPrefix(p, "/usr/lib/spore/") ||
+	return strings.HasPrefix(path.Base(p), "spore") || path.Base(p) == "mount.spore" || path.Base(p) == "mkfs.spore" || strings.HasPrefix(p, "/usr/lib/spore/") ||
 		strings.HasPrefix(p, "/etc/systemd/system/")
 }
 
