@@ -8,6 +8,7 @@ import (
 
 	"spore/cluster/spec"
 	"spore/services/ceph"
+	"spore/services/kubernetes"
 	"spore/services/rendering/renderingtest"
 )
 
@@ -42,5 +43,15 @@ func TestMemoryOfOSDs(t *testing.T) {
 		{2048 * mib, 1, 1024 * mib}, {3072 * mib, 2, 896 * mib}, {1024 * mib, 4, 896 * mib}, {16384 * mib, 4, 2048 * mib}, {524288 * mib, 4, 4096 * mib}, {8192 * mib, 0, 4096 * mib},
 	} {
 		require.Equal(t, tc.want, osdMemory(tc.machine, tc.osds), "%d MiB, %d OSDs", tc.machine/mib, tc.osds)
+	}
+}
+
+func TestAnOSDOfASlowMachineDoesNotMeasureItsDisk(t *testing.T) {
+	for slowMachine, want := range map[int]bool{0: false, 1: false, 2: true, 20: true} {
+		in := cephInput(&ceph.Settings{}, "/run/ceph-osd/1")
+		kubernetes.Of(in.Cluster.Services).SlowMachine = slowMachine
+		files, err := render("ceph-osd", in)
+		require.NoError(t, err)
+		require.Equal(t, want, strings.Contains(string(files["ceph.conf"].Data), "\nosd_mclock_skip_benchmark = true\n"), slowMachine)
 	}
 }
