@@ -21,7 +21,7 @@ const (
 	encryptedType = "spore"
 	// optionsVariable has what follows DEVICE (systemd, docs/ENVIRONMENT.md, $SYSTEMD_REPART_MKFS_OPTIONS_<FSTYPE>).
 	optionsVariable = "SYSTEMD_REPART_MKFS_OPTIONS_SPORE"
-	// forming is the name of the mapping while there is no file system.
+	// forming is the name of the mapping until its file system is made.
 	forming = "spore-state-new"
 	// maxKeyFile bounds a key's file.
 	maxKeyFile = 4096
@@ -46,7 +46,8 @@ type Formatting struct {
 func Format(ctx context.Context, f Formatting) error {
 	err := f.run(ctx)
 	if err != nil {
-		_ = os.WriteFile(f.KeyFile+reasonSuffix, []byte(err.Error()), 0o600) // systemd-repart says it besides, on its own output.
+		// systemd-repart says it besides, on its own output.
+		_ = os.WriteFile(f.KeyFile+reasonSuffix, []byte(err.Error()), 0o600)
 	}
 	return err
 }
@@ -114,15 +115,15 @@ func (f Formatting) close(ctx context.Context) error {
 // header makes the LUKS header, and returns the size of the device's sectors in bytes, which is what data is encrypted in:
 // a power cut leaves no half of one.
 //
-// The key slot is of PBKDF2 with few rounds, as systemd-cryptenroll(1) has it for keys of 256 random bits, which are as good
-// without being stretched.
+// The key slot is of PBKDF2 with few rounds, as systemd-cryptenroll(1) has it for keys of 256 random bits, which are as
+// good without being stretched.
 func (f Formatting) header(ctx context.Context) (sector int, err error) {
 	if sector, err = sectorSize(f.Device); err != nil {
 		return 0, err
 	}
-	return sector, f.Exec(ctx, nil, "cryptsetup", "luksFormat", "--batch-mode", "--disable-locks", "--type", "luks2", "--label", Label,
-		"--cipher", luks.Cipher, "--key-size", "512", "--sector-size", strconv.Itoa(sector), "--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000",
-		"--key-file", f.KeyFile, f.Device)
+	return sector, f.Exec(ctx, nil, "cryptsetup", "luksFormat", "--batch-mode", "--disable-locks", "--type", "luks2",
+		"--label", Label, "--cipher", luks.Cipher, "--key-size", "512", "--sector-size", strconv.Itoa(sector),
+		"--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000", "--key-file", f.KeyFile, f.Device)
 }
 
 // sectorSize is the size of the sectors of a block device in bytes.

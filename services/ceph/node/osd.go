@@ -24,8 +24,8 @@ func cephOSD(in rendering.Input) (map[string]rendering.File, error) {
 		{"crush_location", "root=default host=" + in.Node.Name},
 	}
 	if kubernetes.Of(in.Cluster.Services).Slow() > 1 {
-		// A new OSD writes 3,000 blocks of 4 KiB to learn what its disk can do, for the shares that mClock gives. On an emulated
-		// machine it would learn what the emulation can do; it takes Ceph's own figure for such a disk.
+		// A new OSD writes 3,000 blocks of 4 KiB to learn what its disk can do, for the shares that mClock gives. On an
+		// emulated machine it would learn what the emulation can do; it takes Ceph's own figure for such a disk.
 		more = append(more, setting{"osd_mclock_skip_benchmark", "true"})
 	}
 	if ceph.Of(in.Cluster.Services) != nil && ceph.Of(in.Cluster.Services).OSDMemory == 0 {

@@ -70,8 +70,8 @@ func containerd(in rendering.Input) (map[string]rendering.File, error) {
 	line("  config_path = %q", registries)
 	line("")
 	line("[plugins.\"io.containerd.cri.v1.runtime\"]")
-	// Else containerd asks each container and pod every second for its processor time, by a call to its shim, for statistics that
-	// kubelet does not take: its own cAdvisor reads them. This is how often that does.
+	// Else containerd asks each container and pod every second for its processor time, by a call to its shim, for
+	// statistics that kubelet takes from its own cAdvisor. This is how often that reads them.
 	line("  stats_collect_period = %q", "10s")
 	line("  [plugins.\"io.containerd.cri.v1.runtime\".cni]")
 	line("    bin_dirs = [%q]", cniPlugins)
