@@ -1,8 +1,8 @@
 // Package unlock opens a node's encrypted state partition, and sees to it that it opens by itself the next time.
 //
-// The partition is LUKS2. Its key slot 0 is opened by the recovery key of the node's bundle: the volume is made with that
-// key before the partition table names it (package state), so that there is no moment at which the operator could not
-// open it. What opens it at boot has slots of its own, which systemd-cryptenroll(1) makes: the machine's TPM, a
+// The partition is LUKS2. Its key slot 0 is opened by the recovery key of the node's bundle: the volume is made with
+// that key before the partition table names it (package state), so that the operator can open it from the beginning.
+// What opens it at boot has slots of its own, which systemd-cryptenroll(1) makes: the machine's TPM, a
 // passphrase, or the host key (package hostkey). They are tried first. Then comes the recovery key of a bundle that was
 // delivered again, and then the console is asked, as often as it takes: nothing is ever made anew because it does not
 // open.
