@@ -213,7 +213,7 @@ deps: ## install what the tests need on Debian 12
 	    sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	    $$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -q --no-install-recommends $(DEPS); \
 	fi
-	@go run ./test/ovmf
+	@go run ./test/emulator
 
 test test-boots test-kubernetes test-brokers kubernetes volumes shipped soak faults packages appliances: | $(OUT)/results
 
@@ -226,7 +226,7 @@ ready:
 	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null; then $(MAKE) --no-print-directory deps; \
 	else echo "The tests need these packages:" $$missing; echo "Install them with: make deps"; exit 1; fi
-	@go run ./test/ovmf
+	@go run ./test/emulator
 
 clean: ## remove outputs (the cache stays)
 	rm -rf bin $(OUT)

@@ -69,9 +69,9 @@ func DetectAccel(ctx context.Context) (Accel, error) {
 // emulation is TCG with all that it can do. QEMU before 10 panics Debian 13's kernel with cmpxchg16b, so the kernel is told
 // that there is none; programs such as haproxy do not ask before they use it, since every real processor has it.
 func emulation(ctx context.Context) (Accel, error) {
-	out, err := exec.CommandContext(ctx, qemu, "--version").Output()
+	out, err := command(ctx, "--version").Output()
 	if err != nil {
-		return Accel{}, fmt.Errorf("%s: %w; run make deps", qemu, err)
+		return Accel{}, fmt.Errorf("%s: %w; run make deps", hostQEMU, err)
 	}
 	// The kernel tests the timer against its own speed and panics ("IO-APIC + timer doesn't work") when the host is too busy
 	// to emulate both evenly. Under KVM it leaves the test out by itself. An emulated processor has SVM, for which the kernel would
@@ -137,8 +137,7 @@ func probe(ctx context.Context, a Accel) error {
 	defer cancel()
 	args := append(a.args(), "-m", "16", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-drive", "file="+disk+",format=raw,if=ide", "-debugcon", "stdio", "-device", "isa-debug-exit,iobase=0xf4,iosize=1")
-	cmd := exec.CommandContext(ctx, qemu, args...)
-	out, err := cmd.Output()
+	out, err := command(ctx, args...).Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == probeExit && string(out) == "K" {
 		return nil

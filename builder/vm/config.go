@@ -1,7 +1,7 @@
 // Package vm drives QEMU for `spore boot` and the end-to-end tests: one Config describes a machine, Start runs it, and
 // its serial console is captured line by line with the wall time and the CPU time at which each line came.
 //
-// It uses OVMF from Debian's package ovmf, swtpm and user-mode networking, so that it needs no privilege but for a card
+// It uses QEMU and OVMF as Debian packs them, swtpm and user-mode networking, so that it needs no privilege but for a card
 // on a network of the host. It does not build images and knows nothing of what they hold but the status line of
 // spore-agent.
 package vm
@@ -20,12 +20,9 @@ import (
 	"spore/builder/vm/lan"
 )
 
-const (
-	qemu = "qemu-system-x86_64"
-	// networkFolder is Config.Network as QEMU sees it, which inherits the open folder: the path of a socket may have 107
-	// characters only (unix(7)), and that of an output folder has as many as its user likes.
-	networkFolder = "/proc/self/fd/3/"
-)
+// networkFolder is Config.Network as QEMU sees it, which inherits the open folder: the path of a socket may have 107
+// characters only (unix(7)), and that of an output folder has as many as its user likes.
+const networkFolder = "/proc/self/fd/3/"
 
 // Config describes a machine.
 type Config struct {

@@ -26,33 +26,10 @@ const (
 	hostOVMF = "/usr/share/OVMF"
 )
 
-// OVMFFiles are the files of a folder with OVMF.
-var OVMFFiles = []string{ovmfCode, ovmfSecureCode, ovmfVars}
-
-// OVMFFolder is where OVMF is looked for first, in the user's cache: `make deps` brings that of Debian 13 there, which
-// takes half of the processor time of Debian 12's where it is emulated.
-func OVMFFolder() (string, error) {
-	base, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("find the user's cache folder: %w", err)
-	}
-	return filepath.Join(base, "spore-ovmf"), nil
-}
-
-// HasOVMF tells whether a folder has all files of OVMF.
-func HasOVMF(folder string) bool {
-	for _, name := range OVMFFiles {
-		if s, err := os.Stat(filepath.Join(folder, name)); err != nil || !s.Mode().IsRegular() {
-			return false
-		}
-	}
-	return true
-}
-
 // ovmf is a file of the firmware: code and variables are of one folder.
 func ovmf(name string) string {
-	if folder, err := OVMFFolder(); err == nil && HasOVMF(folder) {
-		return filepath.Join(folder, name)
+	if folder, ok := cached(); ok {
+		return filepath.Join(folder, qemuOVMF, name)
 	}
 	return filepath.Join(hostOVMF, name)
 }

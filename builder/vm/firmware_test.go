@@ -33,20 +33,6 @@ func TestFirmware(t *testing.T) {
 	require.ErrorContains(t, err, `unknown firmware "coreboot"`)
 }
 
-func TestTheFirmwareOfTheCacheComesFirst(t *testing.T) {
-	cache := t.TempDir()
-	t.Setenv("XDG_CACHE_HOME", cache)
-	require.Equal(t, filepath.Join(hostOVMF, ovmfCode), ovmf(ovmfCode))
-	folder, err := OVMFFolder()
-	require.NoError(t, err)
-	require.NoError(t, os.Mkdir(folder, 0o755))
-	for _, name := range OVMFFiles {
-		require.Equal(t, filepath.Join(hostOVMF, ovmfVars), ovmf(ovmfVars), "all files, or none")
-		require.NoError(t, os.WriteFile(filepath.Join(folder, name), nil, 0o644))
-	}
-	require.Equal(t, filepath.Join(cache, "spore-ovmf", ovmfVars), ovmf(ovmfVars))
-}
-
 func TestAMachineBeginsWithTheVariablesThatItIsGiven(t *testing.T) {
 	dir := t.TempDir()
 	c := Config{Name: "m", Dir: dir, Firmware: SecureBoot, Vars: filepath.Join(dir, "template")}

@@ -117,7 +117,7 @@ func (m *Machine) run(s scratch) error {
 	if err != nil {
 		return err
 	}
-	m.cmd = exec.Command(qemu, args...)
+	m.cmd = command(context.Background(), args...)
 	m.cmd.Stderr = &m.stderr
 	// QEMU ends with the test program, however that ends.
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

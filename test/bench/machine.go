@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+
+	"spore/builder/vm"
 )
 
 // Machine is what the measurements were taken on.
@@ -48,9 +50,10 @@ func describeMachine(ctx context.Context) (Machine, error) {
 		}
 		f.take(string(text))
 	}
-	out, err := exec.CommandContext(ctx, "qemu-system-x86_64", "--version").Output()
+	qemu := vm.QEMU()
+	out, err := exec.CommandContext(ctx, qemu[0], append(qemu[1:], "--version")...).Output()
 	if err != nil {
-		return m, fmt.Errorf("qemu-system-x86_64 --version: %w; run make deps", err)
+		return m, fmt.Errorf("%s --version: %w; run make deps", qemu[0], err)
 	}
 	m.QEMU = numbers.FindString(string(out))
 	m.LoadBefore, err = load()

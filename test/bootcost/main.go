@@ -15,7 +15,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -33,7 +32,7 @@ const (
 	limit = 20 * time.Minute
 	// counting has one instruction take a nanosecond of the guest's time, and time jump where the guest waits.
 	counting = "#!/bin/sh\nfor a; do shift; [ \"$a\" = tcg,thread=multi ] && a=tcg,thread=single; set -- \"$@\" \"$a\"; done\n" +
-		"exec '%s' \"$@\" -icount shift=0\n"
+		"exec %s \"$@\" -icount shift=0\n"
 )
 
 func main() {
@@ -86,20 +85,14 @@ type bench struct {
 	accel  vm.Accel
 }
 
-// count has QEMU count instructions: a script of its name before it in PATH says so.
+// count has QEMU count instructions: SPORE_QEMU names a script that says so.
 func (b *bench) count() error {
-	qemu, err := exec.LookPath("qemu-system-x86_64")
-	if err != nil {
+	script := filepath.Join(b.dir, "counting")
+	words := "'" + strings.Join(vm.QEMU(), "' '") + "'"
+	if err := os.WriteFile(script, fmt.Appendf(nil, counting, words), 0o755); err != nil {
 		return err
 	}
-	bin := filepath.Join(b.dir, "bin")
-	if err := os.Mkdir(bin, 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(bin, filepath.Base(qemu)), fmt.Appendf(nil, counting, qemu), 0o755); err != nil {
-		return err
-	}
-	return os.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	return os.Setenv("SPORE_QEMU", script)
 }
 
 // machine is edge-01 of the image in a folder, on a disk of its own.

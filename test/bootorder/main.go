@@ -101,27 +101,22 @@ func run(out, node string, traces ...string) (err error) {
 	return nil
 }
 
-// boot starts the node until it runs, and returns QEMU's trace. spore boot finds a QEMU that traces first.
+// boot starts the node until it runs, and returns QEMU's trace.
 func boot(out, node string) (trace string, err error) {
 	dir, err := os.MkdirTemp("", "spore-bootorder-*")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	const program = "qemu-system-x86_64"
-	qemu, err := exec.LookPath(program)
-	if err != nil {
-		return "", err
-	}
-	log := filepath.Join(dir, "trace")
-	script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\" -trace enable=virtio_blk_handle_read -D '%s'\n", qemu, log)
-	if err := os.WriteFile(filepath.Join(dir, program), []byte(script), 0o755); err != nil {
+	log, program := filepath.Join(dir, "trace"), filepath.Join(dir, "tracing")
+	script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\" -trace enable=virtio_blk_handle_read -D '%s'\n", strings.Join(vm.QEMU(), "' '"), log)
+	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	c := exec.CommandContext(ctx, "bin/spore", "boot", out, "--node", node, "--json", "--rm")
-	c.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	c.Env = append(os.Environ(), "SPORE_QEMU="+program)
 	c.Stderr = os.Stderr
 	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
 	c.WaitDelay = time.Minute
