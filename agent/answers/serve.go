@@ -83,8 +83,15 @@ func ServeOn(ctx context.Context, m *node.Machine, l net.Listener) error {
 		m.Say(err.Error())
 	}
 	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	go keeper.Run(ctx)
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		keeper.Run(ctx)
+	}()
+	defer func() { // It may be writing which records another node has.
+		stop()
+		<-kept
+	}()
 	server := api.Server{
 		Rows: rows(m, c, n, keeper), Node: n.Name, Withdrawn: withdrawn.Of(m.Part, m.Say).Now, Now: m.Now, Say: m.Say, Identity: m.OwnIdentity,
 		Behind: func() bool { _, err := os.Stat(m.Root.At(paths.ClockWrong)); return err == nil },
