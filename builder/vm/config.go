@@ -267,11 +267,17 @@ func (d Disk) args(i int) []string {
 	if d.Serial != "" && d.Bus != "nvme" {
 		device += ",serial=" + escape(d.Serial)
 	}
+	if d.Bus == "scsi" && len(d.Serial) > maxDeviceID { // QEMU 10 does not cut it itself, as 7.2 does.
+		device += ",device_id=" + escape(d.Serial[:maxDeviceID])
+	}
 	if d.BootIndex > 0 {
 		device += ",bootindex=" + strconv.Itoa(d.BootIndex)
 	}
 	return append(args, "-device", device)
 }
+
+// maxDeviceID bounds what a scsi disk says of itself besides its serial number (SPC-4, Device Identification VPD page).
+const maxDeviceID = 20
 
 // device is the disk with what it says of itself, behind the controllers that it needs.
 func (d Disk) device(args []string, i int, node string) ([]string, string) {
