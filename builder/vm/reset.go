@@ -43,14 +43,15 @@ func watchResets(events *qmp, debugger string) {
 		if m.Event != "RESET" {
 			continue
 		}
-		if dropTranslated(debugger) != nil {
+		if events.run("stop", nil, nil) != nil || dropTranslated(debugger) != nil {
 			// The machine is slower than it could be. It must not stand still.
 			_ = events.run("cont", nil, nil)
 		}
 	}
 }
 
-// dropTranslated does one step of the machine by its debugger stub (GDB manual, appendix E, Remote Serial Protocol).
+// dropTranslated does one step of a machine that is stopped, by its debugger stub (GDB manual, appendix E, Remote Serial
+// Protocol), and has it go on. Who connects stops a machine that runs, and is told so by QEMU before 8.1 alone.
 func dropTranslated(socket string) error {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
@@ -62,7 +63,7 @@ func dropTranslated(socket string) error {
 	}
 	r := bufio.NewReader(conn)
 	for _, step := range []struct{ send, want string }{
-		{"", "T02"}, // Who connects stops the machine, as by SIGINT.
+		{"$?#3f", "T05"},
 		{"+$s#73", "T05"},
 		{"+$D#44", "OK"}, // It goes on.
 	} {

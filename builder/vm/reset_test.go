@@ -28,6 +28,7 @@ func goesOnAfterAReset(ctx context.Context, t *testing.T, m *Machine, firmware *
 		require.NoError(t, m.Monitor("query-status", nil, &s))
 		return s.Status == "running"
 	}
+	require.NoError(t, m.Monitor("stop", nil, nil))
 	require.NoError(t, dropTranslated(scratch(m.dir).debugger()))
 	require.True(t, running())
 	mark := m.Console.Mark()
@@ -56,12 +57,12 @@ func TestOnlyAnEmulatedMachineThatResetsItselfHasADebugger(t *testing.T) {
 func TestWhatADebuggerStubSaysIsNotBelieved(t *testing.T) {
 	for name, tt := range map[string]struct{ says, want string }{
 		"nothing":                 {"", "EOF"},
-		"half a packet":           {"+$T02thr", "EOF"},
-		"no checksum":             {"$T02#", "EOF"},
+		"half a packet":           {"+$T05thr", "EOF"},
+		"no checksum":             {"$T05#", "EOF"},
 		"a packet without an end": {"$" + strings.Repeat("x", 2*maxPacket), "without an end"},
-		"that it has exited":      {"$W00#b7", `answers "W00" to ""`},
-		"an error to the step":    {"$T02#00$E22#00", `answers "E22" to "+$s#73"`},
-		"no word to the end":      {"$T02#00$T05#00", "EOF"},
+		"that it has exited":      {"$W00#b7", `answers "W00" to "$?#3f"`},
+		"an error to the step":    {"$T05#00$E22#00", `answers "E22" to "+$s#73"`},
+		"no word to the end":      {"$T05#00$T05#00", "EOF"},
 	} {
 		socket := filepath.Join(t.TempDir(), "gdb")
 		l, err := net.Listen("unix", socket)
@@ -93,11 +94,13 @@ func TestAResetOfAMachineWithoutItsDebuggerLetsItGoOn(t *testing.T) {
 	r := bufio.NewReader(theirs)
 	_, err := theirs.Write([]byte(`{"event":"STOP"}` + "\n" + `{"event":"RESET"}` + "\n"))
 	require.NoError(t, err)
-	line, err := r.ReadString('\n')
-	require.NoError(t, err)
-	require.JSONEq(t, `{"execute":"cont"}`, line)
-	_, err = theirs.Write([]byte(`{"return":{}}` + "\n"))
-	require.NoError(t, err)
+	for _, want := range []string{"stop", "cont"} {
+		line, err := r.ReadString('\n')
+		require.NoError(t, err)
+		require.JSONEq(t, `{"execute":"`+want+`"}`, line)
+		_, err = theirs.Write([]byte(`{"event":"STOP"}` + "\n" + `{"return":{}}` + "\n"))
+		require.NoError(t, err)
+	}
 	theirs.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
