@@ -24,6 +24,9 @@ import (
 // characters only (unix(7)), and that of an output folder has as many as its user likes.
 const networkFolder = "/proc/self/fd/3/"
 
+// defaultMemory in MiB is enough for a boot and a role that is no cluster's.
+const defaultMemory = 1024
+
 // Config describes a machine.
 type Config struct {
 	// Name tells machines apart in messages and file names.
@@ -183,7 +186,7 @@ func (c Config) commandLine(s scratch, ports []int) ([]string, error) {
 		c.Accel = c.Accel.withoutArguments() // isolinux reads no SMBIOS
 	}
 	args = append(args, c.Accel.args()...)
-	args = append(args, "-m", strconv.Itoa(cmp.Or(c.Memory, 1024)), "-smp", strconv.Itoa(cmp.Or(c.CPUs, 1)),
+	args = append(args, "-m", strconv.Itoa(cmp.Or(c.Memory, defaultMemory)), "-smp", strconv.Itoa(cmp.Or(c.CPUs, 1)),
 		"-nodefaults", "-no-user-config", "-display", "none", "-device", "virtio-rng-pci",
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 		"-chardev", "socket,id=qmp,server=on,wait=off,path="+s.qmp(), "-mon", "chardev=qmp,mode=control")

@@ -141,7 +141,7 @@ func (m *Machine) run(s scratch) error {
 	}
 	m.started = time.Now()
 	begin := m.cmd.Start
-	if m.Config.Accel.Emulates() {
+	if m.Config.wantsSmallPages() {
 		begin = func() error { return startWithSmallPages(m.cmd) }
 	}
 	if err := begin(); err != nil {

@@ -34,6 +34,17 @@ func TestAnEmulatorHasSmallPagesAndThisProcessKeepsItsLargeOnes(t *testing.T) {
 	require.Equal(t, "1", largePages(t, os.Getpid()))
 }
 
+func TestOnlyAnEmulatedMachineWithLittleMemoryHasSmallPages(t *testing.T) {
+	for c, want := range map[struct {
+		accel  string
+		memory int
+	}]bool{
+		{"tcg", 0}: true, {"tcg", 256}: true, {"tcg", 1024}: true, {"tcg", 1536}: false, {"tcg", 3072}: false, {"kvm", 0}: false,
+	} {
+		require.Equal(t, want, Config{Accel: Accel{Name: c.accel}, Memory: c.memory}.wantsSmallPages(), c)
+	}
+}
+
 func TestAProgramThatIsNotThereLeavesThisProcessItsLargePages(t *testing.T) {
 	before := largePages(t, os.Getpid())
 	require.Error(t, startWithSmallPages(exec.Command("/no/such/program")))
