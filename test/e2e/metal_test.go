@@ -179,7 +179,7 @@ func (m metal) testLife(t *testing.T) {
 		t.Run("a systemd that hangs is restarted by the watchdog", func(t *testing.T) {
 			requireWatched(t, g)
 			require.NoError(t, g.Monitor("device_del", map[string]any{"id": "twin"}, nil))
-			require.Equal(t, []string{"1"}, g.shell("timeout 60 sh -c 'while [ $(ls -d /sys/block/sd* | wc -l) != 1 ]; do sleep 1; done'; ls -d /sys/block/sd* | wc -l"))
+			require.Equal(t, []string{"1"}, g.shell("timeout 60 sh -c 'while set -- /sys/block/sd*; [ $# != 1 ]; do sleep 1; done'; echo /sys/block/sd* | wc -w"))
 			hangs(t, g)
 		})
 		first = g.running()
