@@ -24,7 +24,7 @@ import (
 // characters only (unix(7)), and that of an output folder has as many as its user likes.
 const networkFolder = "/proc/self/fd/3/"
 
-// defaultMemory in MiB is enough for a boot and a role that is no cluster's.
+// defaultMemory in MiB is enough for a boot and for roles of a single node.
 const defaultMemory = 1024
 
 // Config describes a machine.
