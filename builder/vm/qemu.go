@@ -25,9 +25,9 @@ const (
 	qemuOVMF   = "usr/share/OVMF"
 )
 
-// QEMUFiles tells whether a path of a package, such as /usr/bin/qemu-system-x86_64, belongs into the folder: the program,
+// BelongsToQEMU tells whether a path of a package, such as /usr/bin/qemu-system-x86_64, belongs into the folder: the program,
 // its libraries, and what it gives to machines.
-func QEMUFiles(name string) bool {
+func BelongsToQEMU(name string) bool {
 	for _, folder := range []string{qemuROMs, seaBIOS, qemuOVMF} {
 		if in, err := filepath.Rel("/"+folder, name); err == nil && filepath.IsLocal(in) && in != "." {
 			return true

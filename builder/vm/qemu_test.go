@@ -56,6 +56,6 @@ func TestWhatOfPackagesBelongsToQEMU(t *testing.T) {
 		"/usr/share/qemu-guest/something":                   false,
 		"usr/bin/qemu-system-x86_64":                        false,
 	} {
-		require.Equal(t, want, QEMUFiles(name), name)
+		require.Equal(t, want, BelongsToQEMU(name), name)
 	}
 }

@@ -133,7 +133,7 @@ func unpack(r io.Reader, folder string) error {
 		if err != nil {
 			return err
 		}
-		if !vm.QEMUFiles(h.Path) {
+		if !vm.BelongsToQEMU(h.Path) {
 			continue
 		}
 		if err := write(d, h, filepath.Join(folder, h.Path)); err != nil {
