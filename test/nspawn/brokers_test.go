@@ -387,6 +387,8 @@ func TestThreeBrokers(t *testing.T) {
 		}
 	})
 	var lost *Node
+	var shown time.Time
+	b.Step("one has the metrics of all", func(t *testing.T) { shown = b.metricsReachAll(t) })
 	b.Step("a broker loses power amid acknowledged records, and none is lost", func(t *testing.T) {
 		l, err := client.StartLedger(b.ledger(), ledger, next)
 		require.NoError(t, err)
@@ -423,7 +425,7 @@ func TestThreeBrokers(t *testing.T) {
 		lost.Running()
 		b.inSync()
 	})
-	b.Step("one keeps the metrics of all, also over losses of power", func(t *testing.T) { b.metricsAreKept(t) })
+	b.Step("one keeps the metrics of all, also over losses of power", func(t *testing.T) { b.metricsAreKept(t, shown) })
 	b.Step("no journal has a secret", b.journalsHaveNoSecret)
 	b.Step("a broker that was switched off in order starts from the archive of classes that it wrote then", func(t *testing.T) {
 		// It has lost power or was never off, and a JVM that is killed writes none.
