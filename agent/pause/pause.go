@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,11 +23,28 @@ import (
 	"spore/storage/atomicfile"
 )
 
-// maxFile bounds a file in bytes.
-const maxFile = 64 << 10
+const (
+	// maxFile bounds a file in bytes.
+	maxFile = 64 << 10
+	// dies bounds the end of a process that was killed: it gives its memory back, on a processor that others want.
+	dies = 30 * time.Second
+	// looks is how often that is looked for.
+	looks = 20 * time.Millisecond
+)
 
 // lockName is locked while files are made and looked at, so that none is seen before its process has locked it.
 const lockName = ".lock"
+
+// invocation is what systemd names a start of the unit whose processes have it in their environment (systemd.exec(5)).
+const invocation = "INVOCATION_ID"
+
+// content is what a file holds, as JSON.
+type content struct {
+	// Units start again in this order.
+	Units []string `json:"units"`
+	// Invocation is the start of the unit that the process belonged to; empty outside of units.
+	Invocation string `json:"invocation,omitempty"`
+}
 
 // Units notes units that are about to be stopped, in the order in which they start again. end is called by whoever has
 // started them again, or wants them to stay as they are: the note is gone then.
@@ -41,7 +59,7 @@ func Units(root paths.Root, units ...string) (end func(), err error) {
 		return nil, err
 	}
 	defer free()
-	data, err := json.Marshal(units)
+	data, err := json.Marshal(content{Units: units, Invocation: os.Getenv(invocation)})
 	if err != nil {
 		return nil, err
 	}
@@ -60,9 +78,19 @@ func Units(root paths.Root, units ...string) (end func(), err error) {
 }
 
 // Mend starts the units whose process is no more. A note stays where a unit could not be started. A unit that another
-// process works on, which lives, is left to that: started now, it would run on data that changes under it.
+// process works on, which lives, is left to that: started now, it would run on data that changes under it. Processes of
+// the same start of this process's unit were killed, and their end is waited for.
 func Mend(ctx context.Context, root paths.Root, start func(ctx context.Context, unit string) error) error {
-	return each(root, func(dead []note, held map[string]bool) error {
+	if err := awaitEnd(ctx, root, os.Getenv(invocation)); err != nil {
+		return err
+	}
+	return each(root, func(dead, living []note) error {
+		held := map[string]bool{}
+		for _, n := range living {
+			for _, unit := range n.Units {
+				held[unit] = true
+			}
+		}
 		var errs []error
 		for _, n := range dead {
 			errs = append(errs, n.mend(ctx, held, start))
@@ -71,13 +99,38 @@ func Mend(ctx context.Context, root paths.Root, start func(ctx context.Context, 
 	})
 }
 
+// awaitEnd waits until no process of a start of a unit holds a note. Other processes may make notes meanwhile.
+func awaitEnd(ctx context.Context, root paths.Root, of string) error {
+	if of == "" {
+		return nil
+	}
+	for end := time.Now().Add(dies); ; {
+		lives := false
+		err := each(root, func(_, living []note) error {
+			lives = slices.ContainsFunc(living, func(n note) bool { return n.Invocation == of })
+			return nil
+		})
+		if err != nil || !lives {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("what the verb had stopped is not started: a process of it still works on that, %s after it was killed", dies)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(looks):
+		}
+	}
+}
+
 // Forget has Mend not start these units: whoever calls it is about to stop them on purpose, and they stay as they are
 // then. Notes of processes that live are theirs.
 func Forget(root paths.Root, units ...string) error {
-	return each(root, func(dead []note, _ map[string]bool) error {
+	return each(root, func(dead, _ []note) error {
 		for _, n := range dead {
-			left := slices.DeleteFunc(slices.Clone(n.units), func(unit string) bool { return slices.Contains(units, unit) })
-			if len(left) == len(n.units) {
+			left := slices.DeleteFunc(slices.Clone(n.Units), func(unit string) bool { return slices.Contains(units, unit) })
+			if len(left) == len(n.Units) {
 				continue
 			}
 			if err := n.keep(left); err != nil {
@@ -88,15 +141,15 @@ func Forget(root paths.Root, units ...string) error {
 	})
 }
 
-// note is the file of a process that is no more.
+// note is a file with its path.
 type note struct {
-	path  string
-	units []string
+	path string
+	content
 }
 
-// each has something done with the notes of dead processes; held are the units of those that live. Nobody makes a note
+// each has something done with the notes of processes that are no more, and of those that live. Nobody makes a note
 // meanwhile.
-func each(root paths.Root, do func(dead []note, held map[string]bool) error) error {
+func each(root paths.Root, do func(dead, living []note) error) error {
 	if _, err := os.Lstat(root.At(paths.Paused)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -109,9 +162,8 @@ func each(root paths.Root, do func(dead []note, held map[string]bool) error) err
 	if err != nil {
 		return fmt.Errorf("look what is to start again: %w", err)
 	}
-	var dead []note
+	var dead, living []note
 	var errs []error
-	held := map[string]bool{}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), "units-") {
 			continue
@@ -123,17 +175,15 @@ func each(root paths.Root, do func(dead []note, held map[string]bool) error) err
 		case err != nil:
 			errs = append(errs, fmt.Errorf("look what is to start again: %w", err))
 		case lives:
-			for _, unit := range n.units {
-				held[unit] = true
-			}
+			living = append(living, n)
 		default:
 			dead = append(dead, n)
 		}
 	}
-	return errors.Join(append(errs, do(dead, held))...)
+	return errors.Join(append(errs, do(dead, living))...)
 }
 
-// read reads the units; lives is true where the process that made the note holds it.
+// read reads the file; lives is true where the process that made it holds it.
 func (n *note) read() (lives bool, err error) {
 	f, err := os.OpenFile(n.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -149,8 +199,8 @@ func (n *note) read() (lives bool, err error) {
 		return lives, err
 	}
 	// A note that was cut off in the middle is one of units that were not stopped yet.
-	if json.Unmarshal(data, &n.units) != nil {
-		n.units = nil
+	if json.Unmarshal(data, &n.content) != nil {
+		n.content = content{}
 	}
 	return lives, nil
 }
@@ -158,7 +208,7 @@ func (n *note) read() (lives bool, err error) {
 // mend starts the units of a note that nobody works on.
 func (n note) mend(ctx context.Context, held map[string]bool, start func(ctx context.Context, unit string) error) error {
 	var errs []error
-	for _, unit := range n.units {
+	for _, unit := range n.Units {
 		if !held[unit] {
 			errs = append(errs, start(ctx, unit))
 		}
@@ -174,7 +224,7 @@ func (n note) keep(units []string) error {
 	if len(units) == 0 {
 		return os.Remove(n.path)
 	}
-	data, err := json.Marshal(units)
+	data, err := json.Marshal(content{Units: units, Invocation: n.Invocation})
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,15 @@
 package pause
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,15 +19,23 @@ import (
 // killedIn is the root in which a process of this test notes units, and is killed.
 const killedIn = "PAUSE_TEST_ROOT"
 
+// livesOn has that process not be killed before its test does it.
+const livesOn = "PAUSE_TEST_LIVES"
+
 func TestMain(m *testing.M) {
 	if root := os.Getenv(killedIn); root != "" {
 		if _, err := Units(paths.Root(root), "etcd.service", "kube-apiserver.service"); err != nil {
 			os.Exit(3)
 		}
+		if os.Getenv(livesOn) != "" {
+			fmt.Println("noted")
+			select {}
+		}
 		p, _ := os.FindProcess(os.Getpid())
 		_ = p.Kill()
 		select {}
 	}
+	_ = os.Unsetenv(invocation) // The tests may run in a unit.
 	os.Exit(m.Run())
 }
 
@@ -88,7 +99,7 @@ func TestWhatSomebodyStillWorksOnStaysAsItIs(t *testing.T) {
 
 func TestANoteThatWasCutOffIsOfUnitsThatRun(t *testing.T) {
 	root := paths.Root(t.TempDir())
-	for _, text := range []string{"", `["etcd.ser`, `{}`, `[1]`} {
+	for _, text := range []string{"", `{"units": ["etcd.ser`, `{}`, `{"units": [1]}`, `[1]`} {
 		require.NoError(t, os.MkdirAll(root.At(paths.Paused), 0o700))
 		require.NoError(t, os.WriteFile(root.At(paths.Paused)+"/units-1", []byte(text), 0o600))
 		started, err := mended(t, root)
@@ -119,6 +130,35 @@ func TestWhatTheSameOrderWorksOnAgainIsLeftToIt(t *testing.T) {
 	started, err = mended(t, root)
 	require.NoError(t, err)
 	require.Empty(t, started)
+}
+
+func TestTheEndOfAProcessOfTheSameStartOfAUnitIsWaitedFor(t *testing.T) {
+	root := paths.Root(t.TempDir())
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), killedIn+"="+string(root), livesOn+"=1", invocation+"=that")
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	_, err = bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+
+	for _, other := range []string{"", "another"} {
+		t.Setenv(invocation, other)
+		started, err := mended(t, root)
+		require.NoError(t, err)
+		require.Empty(t, started, "it works on them")
+	}
+	t.Setenv(invocation, "that")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, Mend(ctx, root, nil), context.Canceled)
+	killed := time.AfterFunc(200*time.Millisecond, func() { _ = cmd.Process.Kill() })
+	defer killed.Stop()
+	started, err := mended(t, root)
+	require.NoError(t, err)
+	require.Equal(t, []string{"etcd.service", "kube-apiserver.service"}, started)
+	require.ErrorContains(t, cmd.Wait(), "killed")
 }
 
 func TestWhatIsStoppedOnPurposeDoesNotStartAgain(t *testing.T) {

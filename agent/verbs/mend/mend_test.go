@@ -20,7 +20,7 @@ func TestWhatAVerbLeftBehindIsMended(t *testing.T) {
 			m.Say = func(text string) { said = append(said, text) }
 			m.Mark(paths.Leaving, true)
 			require.NoError(t, os.MkdirAll(m.Root.At(paths.Paused), 0o700))
-			require.NoError(t, os.WriteFile(m.Root.At(paths.Paused)+"/units-1", []byte(`["etcd.service"]`), 0o600))
+			require.NoError(t, os.WriteFile(m.Root.At(paths.Paused)+"/units-1", []byte(`{"units": ["etcd.service"]}`), 0o600))
 			var started []string
 			start := func(_ context.Context, unit string) error { started = append(started, unit); return nil }
 			require.NoError(t, after(t.Context(), m, result, start))
