@@ -67,7 +67,8 @@ func (m *machines) beside() int {
 
 // room is how many processors all emulators of this host may want when a further machine begins, which wants one while it
 // starts. Two that compute fill two processors, and a third one would take a quarter more of their time for the same work.
-func (m *machines) room() float64 { return max(0.5, float64(m.processors)-1) }
+// Those that wait want a little as well, which no processor is kept free for.
+func (m *machines) room() float64 { return max(0.5, float64(m.processors)-0.75) }
 
 // grant lets who asked first begin, if there is room beside so many emulators that want so many processors. It tells
 // whether it did. The caller holds mu.
