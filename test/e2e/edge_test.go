@@ -140,27 +140,35 @@ func isTheSame(t *testing.T, b broker, g *guest, first, second vm.Status) {
 	t.Run("a retained message outlives the restart", func(t *testing.T) { b.hasKept(t, g) })
 }
 
+// asked is the answer of a guest's DNS server. Where there is none, the test says whether the other protocol has one, and
+// what the machine did meanwhile.
+func asked(t *testing.T, g *guest, proto, ip, name, kind string) client.Answer {
+	t.Helper()
+	addr, err := g.Address(proto, ip+":53")
+	require.NoError(t, err)
+	before := g.CPU()
+	a, err := client.Ask(proto, addr, name, kind)
+	if err != nil {
+		other := map[string]string{"udp": "tcp", "tcp": "udp"}[proto]
+		addr, _ := g.Address(other, ip+":53") // both are forwarded
+		b, otherwise := client.Ask(other, addr, name, kind)
+		t.Logf("%s %s: %v %v; meanwhile the machine took %.1f CPU-s", ip, other, b, otherwise, (g.CPU() - before).Seconds())
+	}
+	require.NoError(t, err, ip)
+	return a
+}
+
 // checkDNS asks the server of a guest for every node, over UDP and TCP.
 func checkDNS(t *testing.T, g *guest, ip string) {
 	t.Helper()
 	for _, proto := range []string{"udp", "tcp"} {
-		addr, err := g.Address(proto, ip+":53")
-		require.NoError(t, err)
 		for name, want := range nodeAddresses() {
-			a, err := client.Ask(proto, addr, name, "A")
-			require.NoError(t, err)
-			require.Equal(t, client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"A " + want}}, a, name)
+			require.Equal(t, client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"A " + want}}, asked(t, g, proto, ip, name, "A"), name)
 			reverse, err := client.ReverseName(want)
 			require.NoError(t, err)
-			a, err = client.Ask(proto, addr, reverse, "PTR")
-			require.NoError(t, err)
-			require.Equal(t, client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"PTR " + name + "."}}, a, want)
+			require.Equal(t, client.Answer{Code: "NOERROR", Authoritative: true, Records: []string{"PTR " + name + "."}}, asked(t, g, proto, ip, reverse, "PTR"), want)
 		}
-		a, err := client.Ask(proto, addr, "mqtt."+suite.cluster.Domain, "A")
-		require.NoError(t, err)
-		require.Contains(t, a.Records, "A "+edgeIP)
-		a, err = client.Ask(proto, addr, "nobody."+suite.cluster.Domain, "A")
-		require.NoError(t, err)
-		require.Equal(t, "NXDOMAIN", a.Code)
+		require.Contains(t, asked(t, g, proto, ip, "mqtt."+suite.cluster.Domain, "A").Records, "A "+edgeIP)
+		require.Equal(t, "NXDOMAIN", asked(t, g, proto, ip, "nobody."+suite.cluster.Domain, "A").Code)
 	}
 }
