@@ -46,7 +46,7 @@ SHIPPED_BROKERS = TestTheShippedBrokersOfKafkaAndMQTT
 # which order (test/e2e/turns_test.go). What they measured is kept in the folder, which the targets below want.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) $(NOVET) -count=1 -tags e2e -parallel 100 -v
 
-.PHONY: help image boot lint unit test test-units test-compilers test-masters test-logs test-masters-beside test-nodes-beside test-bytes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-images kubernetes volumes shipped check soak faults packages appliances pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
+.PHONY: help image boot lint unit test test-units test-compilers test-masters test-logs test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-images kubernetes volumes shipped check soak faults packages appliances pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,12 +88,12 @@ test: ready ## everything but the long counts and volumes for pods, with a table
 	@$(STAGE) begin
 # Unit tests wait half of their time; what compiles has it.
 	@$(MAKE) --no-print-directory -j2 test-units test-compilers
-# Beside the boots runs all that boots no machine, in two rows: clusters of containers wait two thirds of their time. The boots
-# yield: they wait for conditions, while those clusters have elections with bounds in seconds.
+# Beside the boots runs what waits most of its time, in two rows: clusters of containers, and services. The boots yield: they wait
+# for conditions, while those clusters have elections with bounds in seconds. What compares images has what nobody else wants.
 	@$(MAKE) --no-print-directory -j3 test-boots test-masters-beside test-nodes-beside
-# The machines of Kubernetes wait for each other a quarter of the time. What compares bytes has what is left. Beside the boots, and
-# beside the unit tests, they were tried, and all of it took longer: emulators on busy processors take more time for the same work.
-	@$(MAKE) --no-print-directory -j2 test-kubernetes test-bytes-beside
+# The machines of Kubernetes wait for each other a quarter of the time. Beside the boots, and beside the unit tests, they were tried,
+# and all of it took longer: emulators on busy processors take more time for the same work.
+	@$(MAKE) --no-print-directory -j2 test-kubernetes test-foreign
 	@$(STAGE) end -limit $(LIMIT) -flaky $(OUT)/results/flaky.md
 
 test-units:
@@ -107,15 +107,12 @@ test-compilers:
 test-masters-beside:
 	@$(MAKE) --no-print-directory test-masters
 	@$(MAKE) --no-print-directory test-logs
-	@$(MAKE) --no-print-directory test-brokers
-
-test-bytes-beside:
-	@$(MAKE) --no-print-directory test-images
-	@$(MAKE) --no-print-directory test-foreign
+	@$(MAKE) --no-print-directory test-services
 
 test-nodes-beside:
 	@$(MAKE) --no-print-directory test-nodes
-	@$(MAKE) --no-print-directory test-services
+	@$(MAKE) --no-print-directory test-brokers
+	@$(MAKE) --no-print-directory test-images
 
 test-services:
 	@$(STAGE) run "services without a machine" $(GOTEST) $(NOVET) -count=1 -tags e2e -timeout 30m ./test/services ./test/dashboard
