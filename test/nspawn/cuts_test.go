@@ -66,10 +66,16 @@ func (n *Node) acts() bool {
 	return strings.Contains(units, "spore-act@")
 }
 
+// killActing kills the processes of acting verbs one by one, as the kernel does that is out of memory. systemctl kill
+// would do it by cgroup.kill, after which some kernels (6.18) kill each process that systemd begins in the same group,
+// such as that of ExecStopPost=.
+const killActing = `systemctl show -P ControlGroup 'spore-act@*.service' |
+	while read -r g; do [ -z "$g" ] || kill -KILL $(cat "/sys/fs/cgroup$g/cgroup.procs"); done`
+
 // kill ends what carries out a verb on a node.
 func (o *order) kill(on *Node) {
 	on.lab.t.Helper()
-	out, err := on.Exec("systemctl", "kill", "--kill-whom=all", "--signal=KILL", "spore-act@*.service")
+	out, err := on.Exec("sh", "-c", killActing)
 	<-o.ended
 	on.lab.t.Logf("it was killed (%v %s); the operator was told: %v %s", err, out, o.ok, o.said)
 }
