@@ -83,10 +83,8 @@ func Units(root paths.Root, units ...string) (end func(), err error) {
 // process works on, which lives, is left to that: started now, it would run on data that changes under it. Processes of
 // the same start of this process's unit were killed, and their end is waited for.
 func Mend(ctx context.Context, root paths.Root, start func(ctx context.Context, unit string) error) error {
-	if err := awaitEnd(ctx, root, os.Getenv(invocation)); err != nil {
-		return err
-	}
-	return each(root, func(dead, living []note) error {
+	waited := awaitEnd(ctx, root, os.Getenv(invocation))
+	return errors.Join(waited, each(root, func(dead, living []note) error {
 		held := map[string]bool{}
 		for _, n := range living {
 			for _, unit := range n.Units {
@@ -98,7 +96,7 @@ func Mend(ctx context.Context, root paths.Root, start func(ctx context.Context, 
 			errs = append(errs, n.mend(ctx, held, start))
 		}
 		return errors.Join(errs...)
-	})
+	}))
 }
 
 // awaitEnd waits until no process of a start of a unit holds a note. Other processes may make notes meanwhile.
