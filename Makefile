@@ -89,11 +89,11 @@ test: ready ## everything but the long counts and volumes for pods, with a table
 # Unit tests wait half of their time; what compiles has it.
 	@$(MAKE) --no-print-directory -j2 test-units test-compilers
 # Beside the boots runs what waits most of its time, in two rows: clusters of containers, and services. The boots yield: they wait
-# for conditions, while those clusters have elections with bounds in seconds. What compares images has what nobody else wants.
+# for conditions, while those clusters have elections with bounds in seconds. What compares with foreign tools has what is left.
 	@$(MAKE) --no-print-directory -j3 test-boots test-masters-beside test-nodes-beside
 # The machines of Kubernetes wait for each other a quarter of the time. Beside the boots, and beside the unit tests, they were tried,
 # and all of it took longer: emulators on busy processors take more time for the same work.
-	@$(MAKE) --no-print-directory -j2 test-kubernetes test-foreign
+	@$(MAKE) --no-print-directory -j2 test-kubernetes test-images
 	@$(STAGE) end -limit $(LIMIT) -flaky $(OUT)/results/flaky.md
 
 test-units:
@@ -106,13 +106,13 @@ test-compilers:
 
 test-masters-beside:
 	@$(MAKE) --no-print-directory test-masters
-	@$(MAKE) --no-print-directory test-logs
 	@$(MAKE) --no-print-directory test-services
+	@$(MAKE) --no-print-directory test-foreign
 
 test-nodes-beside:
 	@$(MAKE) --no-print-directory test-nodes
+	@$(MAKE) --no-print-directory test-logs
 	@$(MAKE) --no-print-directory test-brokers
-	@$(MAKE) --no-print-directory test-images
 
 test-services:
 	@$(STAGE) run "services without a machine" $(GOTEST) $(NOVET) -count=1 -tags e2e -timeout 30m ./test/services ./test/dashboard
