@@ -147,7 +147,7 @@ type note struct {
 	content
 }
 
-// each has something done with the notes of processes that are no more, and of those that live. Nobody makes a note
+// each has something done with the notes of processes that have ended, and of those that live. Nobody makes a note
 // meanwhile.
 func each(root paths.Root, do func(dead, living []note) error) error {
 	if _, err := os.Lstat(root.At(paths.Paused)); errors.Is(err, fs.ErrNotExist) {
