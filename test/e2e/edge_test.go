@@ -140,8 +140,8 @@ func isTheSame(t *testing.T, b broker, g *guest, first, second vm.Status) {
 	t.Run("a retained message outlives the restart", func(t *testing.T) { b.hasKept(t, g) })
 }
 
-// asked is the answer of a guest's DNS server. Where there is none, the test says whether the other protocol has one, and
-// what the machine did meanwhile.
+// asked is the answer of a guest's DNS server. Without one, the test says what the other protocol has, and what the
+// machine did meanwhile.
 func asked(t *testing.T, g *guest, proto, ip, name, kind string) client.Answer {
 	t.Helper()
 	addr, err := g.Address(proto, ip+":53")
