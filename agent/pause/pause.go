@@ -1,7 +1,7 @@
 // Package pause remembers which units stand still while somebody works on their data, so that they start again
 // whatever becomes of whoever stopped them. A process that is killed between the stop and the start leaves a file that
-// it had locked; Mend, which the unit of acting verbs runs after each of them, starts what such a file names. systemd
-// runs it while processes of the unit that were killed still end, and one of them may have its file; the file says of
+// it had locked; Mend, which the unit of acting verbs runs after each of them, starts what such a file names. systemd may
+// run it while processes of the unit that were killed still end, and one of them may have its file; the file says of
 // which start of the unit it is, and Mend waits for that.
 //
 // The files are in /run: after a restart of the machine all units start anyway. This package stops nothing.
