@@ -40,6 +40,9 @@ var kernelArguments = []string{
 	// Debian gives every program pages of 2 MiB, of which small heaps and stacks use a part; with this only who asks for
 	// them has them.
 	"transparent_hugepage=madvise",
+	// networkd takes routers' advertisements by itself, where a node's network wants them. The kernel would take them as soon as
+	// a card is up, which stage1 and the probe of static addresses see to before networkd has it, and their addresses stay.
+	"sysctl.net.ipv6.conf.default.accept_ra=0",
 	// Debian's security modules without tomoyo, which nothing configures, and without bpf, for which systemd loads a program and
 	// reads the types of the whole kernel: no unit has RestrictFileSystems=.
 	"lsm=landlock,lockdown,yama,apparmor,ipe",
