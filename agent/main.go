@@ -32,7 +32,6 @@ import (
 	"spore/agent/loader"
 	"spore/agent/node"
 	"spore/agent/pull"
-	"spore/agent/render"
 	renderprogram "spore/agent/render/program"
 	"spore/agent/revoke"
 	emergency "spore/agent/shell"
@@ -342,15 +341,11 @@ func table(m *node.Machine) command.Table {
 		{
 			Name:    "render",
 			About:   "write the configuration of a service program into its runtime directory, and become PROGRAM",
-			Example: "spore-agent render coredns --ready -- /usr/bin/coredns -conf /run/coredns/Corefile",
+			Example: "spore-agent render coredns -- /usr/bin/coredns -conf /run/coredns/Corefile",
 			Read: func(a *command.Args) command.Run {
-				ready := a.Bool("ready", "say that the service is ready before PROGRAM is there")
 				words, program := a.Words("NAME", 1, 1), a.Tail("PROGRAM [ARGUMENT...]")
 				return func(ctx context.Context) error {
-					if *ready && len(*program) == 0 {
-						return command.Wrongly("--ready is for a PROGRAM, with a NAME of %v", render.Names())
-					}
-					return renderprogram.Run(ctx, m, (*words)[0], *program, *ready)
+					return renderprogram.Run(ctx, m, (*words)[0], *program)
 				}
 			},
 		},

@@ -23,7 +23,7 @@ func TestWrongUsageSaysWhatToWrite(t *testing.T) {
 		"reset", "reset S1", "reset --disk", "reset --disk /dev/sda", "reset --disk S1 x", "reset --disks S1",
 		"install", "install A B", "install --unattended A", "install --unattended --erase-state A", "install --unattended --node a", "install --what", "install /dev/sda",
 		"stage-config", "stage-config a b", "stage-config --spool a", "stage-config --reboot",
-		"render", "render -- /x", "render etcd kafka", "render etcd kafka -- /x", "render etcd --", "render etcd --ready", "render --ready -- /x", "render -x",
+		"render", "render -- /x", "render etcd kafka", "render etcd kafka -- /x", "render etcd --", "render -x",
 		"ceph x", "ceph-mon x", "ceph-quorum x", "kafka x", "kafka-format x", "kafka-ready x", "metrics-ready x",
 		"formation", "formation x", "formation show x", "formation force", "formation force kafka --lose", "formation force mqtt", "formation force kafka x",
 		"etcd-member x", "kubernetes x", "kubernetes-node x", "kubernetes-ready", "kubernetes-ready a b", "kubernetes-ready a b c d", "kubernetes-network x",

@@ -17,16 +17,12 @@ import (
 	"spore/storage/atomicfile"
 )
 
-// Names lists the programs that can be rendered, sorted.
-func Names() []string {
-	return slices.Sorted(maps.Keys(node.Renderings()))
-}
-
 // Render returns the configuration files of a program by their paths below Input.Dir.
 func Render(name string, in rendering.Input) (map[string]rendering.File, error) {
-	fn, ok := node.Renderings()[name]
+	renderings := node.Renderings()
+	fn, ok := renderings[name]
 	if !ok {
-		return nil, fmt.Errorf("render %s: no such program; there are %v", name, Names())
+		return nil, fmt.Errorf("render %s: no such program; there are %v", name, slices.Sorted(maps.Keys(renderings)))
 	}
 	files, err := fn(in)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"spore/services"
 	"spore/services/dns"
 	"spore/services/mqtt"
+	"spore/services/node"
 	"spore/services/rendering"
 )
 
@@ -80,7 +81,7 @@ func TestEveryProgramWhoseUnitAsksForItCanBeRendered(t *testing.T) {
 		require.NoError(t, err)
 		for _, call := range regexp.MustCompile(`spore-agent render (\S+)`).FindAllStringSubmatch(string(unit), -1) {
 			require.Equal(t, p.Name, call[1])
-			require.Contains(t, Names(), p.Name)
+			require.Contains(t, node.Renderings(), p.Name)
 		}
 	}
 	_, err := Render("telnetd", testInput())

@@ -138,7 +138,7 @@ func TestEveryProgramThatAUnitRunsIsInTheImage(t *testing.T) {
 		"another setting":               {map[string]string{"a.service": "[Service]\nExecReload=/x\n"}, nil, "ExecReload=" + gone},
 		"of a socket":                   {map[string]string{"a.socket": "[Socket]\nExecStartPre=/x\n"}, nil, "a.socket has ExecStartPre=" + gone},
 		"the second of a line":          {map[string]string{"a.service": "[Service]\nExecStartPre=/usr/bin/tool a ; -/x b\n"}, nil, "ExecStartPre=" + gone},
-		"one that the agent becomes":    {map[string]string{"a.service": "[Service]\nExecStart=/usr/bin/spore-agent render a --ready -- /x --y\n"}, nil, "ExecStart=" + gone},
+		"one that the agent becomes":    {map[string]string{"a.service": "[Service]\nExecStart=/usr/bin/spore-agent render a -- /x --y\n"}, nil, "ExecStart=" + gone},
 		"after a line that goes on":     {map[string]string{"a.service": "[Service]\nExecStart=\\\n  /x\n"}, nil, "ExecStart=" + gone},
 		"by its name, in no directory":  {map[string]string{"a.service": "[Service]\nExecStart=x\n"}, nil, "ExecStart=x, which is not in the image"},
 		"a file that nobody executes":   {map[string]string{"a.service": "[Service]\nExecStart=/usr/share/text\n"}, nil, "/usr/share/text, which is not a program"},

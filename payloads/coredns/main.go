@@ -3,7 +3,9 @@
 package main
 
 import (
+	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/coremain"
+	"github.com/coreos/go-systemd/v22/daemon"
 
 	// Answers.
 	_ "github.com/coredns/coredns/plugin/file"
@@ -36,5 +38,13 @@ import (
 )
 
 func main() {
+	// CoreDNS itself says nothing to systemd, for which the role would be up before anything listens.
+	caddy.RegisterEventHook("systemd", func(event caddy.EventName, _ any) error {
+		if event != caddy.InstanceStartupEvent {
+			return nil
+		}
+		_, err := daemon.SdNotify(false, daemon.SdNotifyReady)
+		return err
+	})
 	coremain.Run()
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -27,8 +28,28 @@ import (
 	"spore/test/kubecluster"
 )
 
-// coredns runs the program of payloads/ with the rendered configuration of edge-01 on loopback and returns its address.
+// coredns runs the program of payloads/ with the rendered configuration of edge-01 on loopback and returns its address,
+// at which it serves when it tells systemd that it does.
 func coredns(t *testing.T, change func(*rendering.Input), replace ...string) string {
+	t.Helper()
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
+	word, ended := startCoreDNS(t, addr, change, replace...)
+	select {
+	case w := <-word:
+		require.Equal(t, "READY=1", w)
+	case <-ended:
+		require.Fail(t, "CoreDNS has ended")
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "CoreDNS does not say that it is ready")
+	}
+	c, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	return addr
+}
+
+// startCoreDNS starts it at addr. What it tells systemd comes by word, and ended is closed at its end.
+func startCoreDNS(t *testing.T, addr string, change func(*rendering.Input), replace ...string) (word <-chan string, ended <-chan struct{}) {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, kubecluster.Programs(context.Background(), "../..", dir, "coredns"))
@@ -42,9 +63,10 @@ func coredns(t *testing.T, change func(*rendering.Input), replace ...string) str
 	}
 	files, err := render.Render("coredns", in)
 	require.NoError(t, err)
-	port := freePort(t)
+	_, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
 	corefile := files["Corefile"]
-	text := strings.ReplaceAll(string(corefile.Data), ":53 {", ":"+strconv.Itoa(port)+" {")
+	text := strings.ReplaceAll(string(corefile.Data), ":53 {", ":"+port+" {")
 	text = strings.ReplaceAll(text, "bind 10.77.0.11\n", "bind 127.0.0.1\n")
 	text = strings.ReplaceAll(text, fmt.Sprintf("127.0.0.1:%d\n", dnsservice.PortMetrics), fmt.Sprintf("127.0.0.1:%d\n", freePort(t)))
 	text = strings.NewReplacer(replace...).Replace(text)
@@ -56,23 +78,30 @@ func coredns(t *testing.T, change func(*rendering.Input), replace ...string) str
 	cmd := exec.Command(program, "-conf", filepath.Join(dir, "Corefile"))
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	require.NoError(t, err)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+notify.LocalAddr().String())
 	require.NoError(t, cmd.Start())
+	words, end := make(chan string, 1), make(chan struct{})
+	go func() {
+		buf := make([]byte, 4096)
+		if n, err := notify.Read(buf); err == nil { // else the test has closed it
+			words <- string(buf[:n])
+		}
+	}()
+	go func() {
+		_ = cmd.Wait() // "killed", or what the log says
+		close(end)
+	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // an error means that it has ended
-		_ = cmd.Wait()         // always "killed"
+		<-end
+		notify.Close()
 		if t.Failed() {
 			t.Logf("%s\n%s", text, log.String())
 		}
 	})
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	}, 10*time.Second, 20*time.Millisecond, "CoreDNS does not listen")
-	return addr
+	return words, end
 }
 
 func freePort(t *testing.T) int {
@@ -81,6 +110,19 @@ func freePort(t *testing.T) int {
 	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
+}
+
+func TestCoreDNSIsNotReadyWhereItCannotListen(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	word, ended := startCoreDNS(t, taken.Addr().String(), nil)
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "CoreDNS goes on without its port")
+	}
+	require.Empty(t, word)
 }
 
 func TestCoreDNSAnswersFromTheRenderedConfiguration(t *testing.T) {

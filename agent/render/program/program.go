@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
 	"spore/agent/config/live"
@@ -29,9 +28,8 @@ import (
 )
 
 // Run writes a program's configuration into its unit's runtime directory, as the program's user, and becomes the
-// program where one is named. In ExecStart= that spares the second sandbox that an ExecStartPre= has. ready says that the
-// service is ready, for a program that itself says nothing to systemd: its files are written, and it is there.
-func Run(ctx context.Context, m *node.Machine, name string, program []string, ready bool) error {
+// program where one is named. In ExecStart= that spares the second sandbox that an ExecStartPre= has.
+func Run(ctx context.Context, m *node.Machine, name string, program []string) error {
 	if err := write(m, name); err != nil || len(program) == 0 {
 		return err
 	}
@@ -40,11 +38,6 @@ func Run(ctx context.Context, m *node.Machine, name string, program []string, re
 	}
 	if err := ctx.Err(); err != nil {
 		return err // Stopped before the program was there to hear of it.
-	}
-	if ready {
-		if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
-			return fmt.Errorf("say that %s is ready: %w", name, err)
-		}
 	}
 	return fmt.Errorf("run %s: %w", program[0], syscall.Exec(program[0], program, os.Environ()))
 }
