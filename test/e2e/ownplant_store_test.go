@@ -84,10 +84,12 @@ func (p *ownPlant) storesOnItsDisk() time.Time {
 	return time.Unix(int64(up[0].Samples[0].At), 0)
 }
 
-// had requires that the store still has what it had at a time, and has it nowhere but on its disk.
+// had requires that the store still has what it had at a time, and has it nowhere but on its disk. The last sample of that
+// time may be another one by now: it has the time at which the question to the node began, and comes when that has an
+// answer, or fails.
 func (p *ownPlant) had(at time.Time) {
 	p.t.Helper()
-	old := p.stored("what was stored before", `up{job="node"}`, "--until", at.UTC().Format(time.RFC3339))
+	old := p.stored("what was stored before", `max_over_time(up{job="node"}[5m])`, "--until", at.UTC().Format(time.RFC3339))
 	require.Equal(p.t, "1", old[0].Samples[0].Value)
 	require.Equal(p.t, []string{"ext4"}, p.g.shell("findmnt -no FSTYPE "+storeMount))
 	require.Equal(p.t, []string{"root 755", "victoria-metrics 750"}, p.g.shell("stat -c '%U %a' "+storeMount+" "+storeMount+"/victoria-metrics"))
