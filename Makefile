@@ -46,7 +46,7 @@ SHIPPED_BROKERS = TestTheShippedBrokersOfKafkaAndMQTT
 # which order (test/e2e/turns_test.go). What they measured is kept in the folder, which the targets below want.
 E2E = env SPORE_RESULTS=$(abspath $(OUT)/results) $(GOTEST) $(NOVET) -count=1 -tags e2e -parallel 100 -v
 
-.PHONY: help image boot lint unit test test-units test-compilers test-masters test-logs test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-images test-payloads test-images-beside kubernetes volumes shipped check soak faults packages appliances pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
+.PHONY: help image boot lint unit test test-units test-lint test-image-beside test-masters test-logs test-masters-beside test-nodes-beside test-services test-foreign test-boots test-nodes test-kubernetes test-brokers test-images kubernetes volumes shipped check soak faults packages appliances pictures bootorder bench benchmarks fuzz corpus generate deps ready clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,22 +87,24 @@ test: export SPORE_RUN = $(abspath $(OUT)/run)
 test: ready ## everything but the long counts and volumes for pods, with a table of where the time went
 	@$(STAGE) begin
 # Unit tests wait half of their time; what compiles has it.
-	@$(MAKE) --no-print-directory -j2 test-units test-compilers
+	@$(MAKE) --no-print-directory -j3 test-units test-image-beside test-lint
 # Beside the boots runs what waits most of its time, in two rows: clusters of containers, and services. The boots yield: they wait
-# for conditions, while those clusters have elections with bounds in seconds.
-	@$(MAKE) --no-print-directory -j3 test-boots test-masters-beside test-nodes-beside
+# for conditions, while those clusters have elections with bounds in seconds. What compares with foreign tools has what is left.
+	@$(MAKE) --no-print-directory -j4 test-boots test-masters-beside test-nodes-beside test-foreign
 # The machines of Kubernetes wait for each other a quarter of the time. Beside the boots, and beside the unit tests, they were tried,
-# and all of it took longer: emulators on busy processors take more time for the same work. Beside them
-# runs what has no bounds in seconds, with what they leave.
-	@$(MAKE) --no-print-directory -j3 test-kubernetes test-foreign test-images-beside
+# and all of it took longer: emulators on busy processors take more time for the same work. So one thing alone runs beside them.
+	@$(MAKE) --no-print-directory -j2 test-kubernetes test-images
 	@$(STAGE) end -limit $(LIMIT) -flaky $(OUT)/results/flaky.md
 
 test-units:
 	@$(STAGE) run "unit tests" $(MAKE) --no-print-directory unit
 
-test-compilers:
+test-lint:
 	@$(STAGE) run "lint" nice -n 5 $(MAKE) --no-print-directory lint
+
+test-image-beside:
 	@$(STAGE) run "image" nice -n 5 $(MAKE) --no-print-directory image
+	@$(STAGE) run "payloads" $(GOTEST) $(NOVET) -count=1 -tags integration -timeout 60m ./test/payloads
 
 test-masters-beside:
 	@$(MAKE) --no-print-directory test-masters
@@ -121,13 +123,6 @@ test-foreign:
 
 test-brokers:
 	@$(STAGE) run "the shipped brokers" nice -n 10 $(E2E) -timeout 40m -run '$(SHIPPED_BROKERS)' ./test/shipped
-
-test-images-beside:
-	@$(MAKE) --no-print-directory test-images
-	@$(MAKE) --no-print-directory test-payloads
-
-test-payloads:
-	@$(STAGE) run "payloads" nice -n 19 $(GOTEST) $(NOVET) -count=1 -tags integration -timeout 60m ./test/payloads
 
 test-images:
 	@$(STAGE) run "same bytes" nice -n 19 $(GOTEST) $(NOVET) -count=1 -tags integration -timeout 40m ./test/image
