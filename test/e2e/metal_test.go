@@ -279,7 +279,7 @@ func (m metal) inspect(t *testing.T, g *guest, first vm.Status, end time.Time) {
 		require.Equal(t, "7", sh("cat /proc/sys/vm/swappiness"))
 		require.Equal(t, "2", sh("cat /proc/sys/net/ipv4/conf/bond0/arp_announce"), "of an interface that is made later")
 	})
-	t.Run("no card takes an address or a router from an advertisement", func(t *testing.T) {
+	t.Run("the kernel takes no advertisement of a router", func(t *testing.T) {
 		require.Equal(t, "0", sh("cat /proc/sys/net/ipv6/conf/[!al]*/accept_ra | sort -u"), "nor will a later one; the pattern leaves out all and lo")
 	})
 	t.Run("the two halves of coldplug load what the whole does", func(t *testing.T) {
