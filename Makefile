@@ -3,8 +3,10 @@
 # make help    the rest
 
 SHELL := /bin/bash
-# With it, a copy of the source in another folder finds what was compiled for this one.
-export GOFLAGS := -trimpath $(GOFLAGS)
+# With -trimpath, a copy of the source in another folder finds what was compiled for this one. The compiler and the linker, and
+# no test, collect garbage less often, which saves a sixth of their time (docs/measurements.md) and changes no byte.
+export GOFLAGS := -trimpath "-toolexec=env GOGC=400 GOMEMLIMIT=1GiB" $(GOFLAGS)
+TOOL  := GOGC=400 GOMEMLIMIT=1GiB go tool
 OUT   ?= out
 FUZZTIME  ?= 60s
 FUZZTOTAL ?= 0
@@ -71,9 +73,9 @@ check: lint unit ## the fast part: formatting, vet, lint, unit tests
 lint:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet -tags 'integration e2e packages' ./...
-	go tool staticcheck -tags 'integration e2e packages' ./...
-	cd payloads/spore-rbd && go vet -tags rbd ./... && go tool -modfile=../../go.mod staticcheck -tags rbd ./...
-	cd examples/own-valkey/programs/gateway && go vet ./... && go tool -modfile=../../../../go.mod staticcheck ./...
+	$(TOOL) staticcheck -tags 'integration e2e packages' ./...
+	cd payloads/spore-rbd && go vet -tags rbd ./... && $(TOOL) -modfile=../../go.mod staticcheck -tags rbd ./...
+	cd examples/own-valkey/programs/gateway && go vet ./... && $(TOOL) -modfile=../../../../go.mod staticcheck ./...
 
 # The first of them wait longest. Five packages at a time, with six tests that may run beside each other, wait three
 # quarters of theirs.

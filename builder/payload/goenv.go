@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -41,14 +42,24 @@ func places(ctx context.Context, dir string, o Options) ([]string, error) {
 			env = append(env, name+"="+v)
 		}
 	}
+	for _, setting := range collected {
+		name, _, _ := strings.Cut(setting, "=")
+		if !slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
+			env = append(env, setting)
+		}
+	}
 	return env, nil
 }
+
+// collected has the compiler and the linker collect garbage less often, which saves a sixth of their time, and bounds
+// the memory of each (docs/measurements.md). The bytes of a program are the same with any values, so they are in no key.
+var collected = []string{"GOGC=400", "GOMEMLIMIT=1GiB"}
 
 // keptEnv is what the go command needs to find its caches and its modules; none of it can change what a module that
 // go.sum names contains.
 var keptEnv = map[string]bool{
 	"HOME": true, "PATH": true, "TMPDIR": true, "USER": true, "XDG_CACHE_HOME": true, "XDG_CONFIG_HOME": true,
-	"GOROOT": true, "GOPATH": true, "GOCACHE": true, "GOMODCACHE": true, "GOTMPDIR": true, "GOENV": true, "GOMAXPROCS": true,
+	"GOROOT": true, "GOPATH": true, "GOCACHE": true, "GOMODCACHE": true, "GOTMPDIR": true, "GOENV": true, "GOMAXPROCS": true, "GOGC": true, "GOMEMLIMIT": true,
 	"GOPROXY": true, "GOSUMDB": true, "GONOSUMDB": true, "GOPRIVATE": true, "GONOPROXY": true, "GOINSECURE": true, "GOAUTH": true, "NETRC": true,
 	"HTTP_PROXY": true, "HTTPS_PROXY": true, "NO_PROXY": true, "http_proxy": true, "https_proxy": true, "no_proxy": true,
 	"SSL_CERT_FILE": true, "SSL_CERT_DIR": true,

@@ -91,7 +91,7 @@ func TestTheSameModuleElsewhereGivesTheSameBytes(t *testing.T) {
 	var keys []store.Key
 	for _, env := range [][]string{
 		os.Environ(),
-		append(os.Environ(), "GOFLAGS=-ldflags=-X=main.a=b", "CGO_ENABLED=1", "GOAMD64=v3", "GOARCH=arm64", "GOMAXPROCS=1", "TZ=Asia/Tokyo", "GOEXPERIMENT=nogreenteagc", "GOENV="+goenv),
+		append(os.Environ(), "GOFLAGS=-ldflags=-X=main.a=b", "CGO_ENABLED=1", "GOAMD64=v3", "GOARCH=arm64", "GOMAXPROCS=1", "GOGC=50", "GOMEMLIMIT=1GiB", "TZ=Asia/Tokyo", "GOEXPERIMENT=nogreenteagc", "GOENV="+goenv),
 	} {
 		list, err := Build(context.Background(), newStore(t), simple(t), Options{Env: env})
 		require.NoError(t, err)

@@ -105,7 +105,7 @@ func newSuite(t *testing.T) suite {
 	require.NoError(t, os.MkdirAll(filepath.Dir(s.program), 0o755))
 	// As payloads are compiled, so that both share the compiler's cache.
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", payload.WithoutDWARF, "-ldflags", "-s -w", "-o", s.program, ".")
-	build.Dir, build.Env = "suite", append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off")
+	build.Dir, build.Env = "suite", append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off", "GOGC=400")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "compile upstream's tests: %s", out)
 
