@@ -52,7 +52,7 @@ func places(ctx context.Context, dir string, o Options) ([]string, error) {
 }
 
 // collected has the compiler and the linker collect garbage less often, which saves a sixth of their time, and bounds
-// the memory of each (docs/measurements.md). The bytes of a program are the same with any values, so they are in no key.
+// the memory of each (docs/measurements.md). No key has them: the bytes of a program are the same with any values.
 var collected = []string{"GOGC=400", "GOMEMLIMIT=3GiB"}
 
 // keptEnv is what the go command needs to find its caches and its modules; none of it can change what a module that

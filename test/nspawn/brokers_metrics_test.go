@@ -39,7 +39,7 @@ func (b *brokers) metricsAreKept(t *testing.T, shown time.Time) {
 		brokers := b.metrics(t, "kafka_brokers")
 		return brokers["kafka-1"] == "3" && brokers["kafka-2"] == "3" && brokers["kafka-3"] == "3"
 	}, 3*time.Minute, time.Second, "each broker knows three")
-	// The last of the first samples may have come between shown and the store's answer; with half of the delay it is there.
+	// A broker's first sample may have come between shown and the store's answer: half of the delay is added.
 	ago := (time.Since(shown) - shownAfter/2).Milliseconds()
 	kept := b.metrics(t, fmt.Sprintf("max_over_time(up{job=\"node\"}[1h] offset %dms)", ago))
 	if len(kept) != 3 {
