@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,6 +63,9 @@ type storage struct {
 	// ended is closed when all steps before the power cut have ended; whole says that those passed that others stand on.
 	ended chan struct{}
 	whole bool
+	// hasProcessors lets the steps go on that wait for idle processors; it may be called again.
+	hasProcessors func()
+	idle          chan struct{}
 }
 
 // osds prints them.
@@ -70,7 +74,8 @@ const osds = "cat /run/ceph-osd/1/osd.env /run/ceph-osd/2/osd.env"
 // newStorage makes the disks of storage-01.
 func (l *lab) newStorage() *storage {
 	l.t.Helper()
-	s := &storage{t: l.t, l: l, foreign: filepath.Join(l.disks, "foreign.img"), ended: make(chan struct{})}
+	s := &storage{t: l.t, l: l, foreign: filepath.Join(l.disks, "foreign.img"), ended: make(chan struct{}), idle: make(chan struct{})}
+	s.hasProcessors = sync.OnceFunc(func() { close(s.idle) })
 	require.NoError(l.t, os.WriteFile(s.foreign, nil, 0o600))
 	require.NoError(l.t, os.Truncate(s.foreign, 2<<30))
 	run(l.t, "mke2fs", "-q", "-t", "ext4", "-L", "precious", s.foreign)
@@ -103,7 +108,8 @@ func (s *storage) opens() {
 	require.NoError(s.t, s.g.Type("export PYTHONPYCACHEPREFIX=/run/console-python\r"))
 }
 
-// beside runs what Ceph does before the power cut, beside the steps of Kubernetes.
+// beside runs what Ceph does before the power cut, beside the steps of Kubernetes: once it is healthy, when the processors
+// have nothing else to do.
 func (s *storage) beside(outer *testing.T) {
 	go func() {
 		defer close(s.ended)
@@ -123,6 +129,7 @@ func (s *storage) beside(outer *testing.T) {
 				s.whole = false
 				return
 			}
+			<-s.idle
 		}
 	}()
 }
@@ -149,6 +156,7 @@ func (s *storage) within(step *testing.T) (end func()) {
 
 // didAll waits until the steps beside those of Kubernetes have ended.
 func (s *storage) didAll(t *testing.T) {
+	s.hasProcessors()
 	<-s.ended
 	require.True(t, s.whole, "the rest stands on what failed")
 }

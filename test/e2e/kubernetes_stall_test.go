@@ -34,6 +34,7 @@ func (l *lab) comesBack(t *testing.T) {
 	defer stop()
 	time.Sleep(stallWarmUp)
 	require.NoError(t, syscall.Kill(l.master.PID(), syscall.SIGSTOP))
+	l.storage.hasProcessors()
 	time.Sleep(stallTime)
 	require.NoError(t, syscall.Kill(l.master.PID(), syscall.SIGCONT))
 	began, cpu := time.Now(), l.master.CPU()

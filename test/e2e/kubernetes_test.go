@@ -108,7 +108,10 @@ func TestAClusterOfKubernetesFromTheImageAlone(t *testing.T) {
 	l.bootWorker()
 	l.storage.boot()
 	l.storage.beside(t)
-	defer func() { <-l.storage.ended }() // The steps of a test end before it.
+	defer func() { // The steps of a test end before it.
+		l.storage.hasProcessors()
+		<-l.storage.ended
+	}()
 	type step struct {
 		name string
 		run  func(*testing.T)
