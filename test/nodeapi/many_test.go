@@ -46,7 +46,7 @@ const (
 // manyTimeout is how long each is asked, and manySpare what all together may take beyond it. With 40 that swallow and
 // 32 that are asked at once, whoever waited for those would take twice the time limit.
 const (
-	manyTimeout = 5 * time.Second
+	manyTimeout = 10 * time.Second
 	manySpare   = 4 * time.Second
 )
 
