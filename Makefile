@@ -4,8 +4,8 @@
 
 SHELL := /bin/bash
 # With -trimpath, a copy of the source in another folder finds what was compiled for this one. Nothing is compiled for a
-# debugger, which saves a tenth; go build by itself does so. The compiler and the linker, and no test, collect garbage less often,
-# which saves a sixth of their time (docs/measurements.md) and changes no byte.
+# debugger, which saves a tenth; go build by itself does so. The compiler and the linker, and no test, collect garbage
+# less often, which saves a sixth of their time (docs/measurements.md) and changes no byte.
 export GOFLAGS := -trimpath -gcflags=all=-dwarf=false "-toolexec=env GOGC=400 GOMEMLIMIT=3GiB" $(GOFLAGS)
 TOOL  := GOGC=400 GOMEMLIMIT=3GiB go tool
 OUT   ?= out
