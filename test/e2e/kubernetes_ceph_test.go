@@ -74,7 +74,8 @@ const osds = "cat /run/ceph-osd/1/osd.env /run/ceph-osd/2/osd.env"
 // newStorage makes the disks of storage-01.
 func (l *lab) newStorage() *storage {
 	l.t.Helper()
-	s := &storage{t: l.t, l: l, foreign: filepath.Join(l.disks, "foreign.img"), ended: make(chan struct{}), idle: make(chan struct{})}
+	s := &storage{t: l.t, l: l, foreign: filepath.Join(l.disks, "foreign.img"), ended: make(chan struct{})}
+	s.idle = make(chan struct{})
 	s.hasProcessors = sync.OnceFunc(func() { close(s.idle) })
 	require.NoError(l.t, os.WriteFile(s.foreign, nil, 0o600))
 	require.NoError(l.t, os.Truncate(s.foreign, 2<<30))
@@ -108,8 +109,8 @@ func (s *storage) opens() {
 	require.NoError(s.t, s.g.Type("export PYTHONPYCACHEPREFIX=/run/console-python\r"))
 }
 
-// beside runs what Ceph does before the power cut, beside the steps of Kubernetes: once it is healthy, when the processors
-// have nothing else to do.
+// beside runs what Ceph does before the power cut, beside the steps of Kubernetes: once it is healthy, when the
+// processors have nothing else to do.
 func (s *storage) beside(outer *testing.T) {
 	go func() {
 		defer close(s.ended)
